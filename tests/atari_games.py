@@ -1,4 +1,4 @@
-"""Atari games as tests play them."""
+"""Atari games for the tests."""
 
 import numpy as np
 
@@ -10,12 +10,12 @@ PLAIN = {"life_loss_terminates": False, "noop_max": 0}
 
 
 def spec(name, **game):
-    """Returns a game as it is on its own, whatever has been tuned for it."""
+    """Returns the plain game, without anything that was tuned for it."""
     return AtariSpec(id=f"ALE/{name}-v5", **{**PLAIN, **game})
 
 
 def course(env, seed, decisions):
-    """Returns the observations of some decisions and their rewards."""
+    """Plays some decisions; returns the observations and the rewards."""
     seen, paid = [env.reset(seed=seed)[0]], []
     for decision in decisions:
         observation, rewards, *_ = env.step(np.atleast_1d(decision))
@@ -30,7 +30,7 @@ def some(count, games=1, choices=4, seed=0):
 
 
 def to_the_end(env, decide=lambda: 0, limit=2000):
-    """Plays until the first game's episode is over; returns the last observation before, and what the last step said."""
+    """Plays until the first game's episode ends; returns the observation before its last step, and that step's result."""
     before = None
     for _ in range(limit):
         step = env.step(np.full(env.num_envs, decide()))
@@ -41,5 +41,5 @@ def to_the_end(env, decide=lambda: 0, limit=2000):
 
 
 def games(name="Breakout", count=1, observation=GREY, **game):
-    """Returns games that are stepped together."""
+    """Returns a vector of games."""
     return AtariGames(spec(name, **game), observation, count)

@@ -1,4 +1,4 @@
-"""Random rollouts, and the gradients that a learner should compute of them, written out by hand."""
+"""Random rollouts and the gradients that a learner should compute from them, written out by hand."""
 
 import numpy as np
 import tensorflow as tf
@@ -22,7 +22,7 @@ SETTINGS = changed(
 
 
 def random_rollout(network, seed=0):
-    """Returns a rollout of noise with a termination and a truncation inside, from a core state that is not zero."""
+    """Returns a rollout of noise with a termination and a truncation inside, from a non-zero core state."""
     random = np.random.default_rng(seed)
     terminated, truncated = np.zeros((2, T, B), np.bool_)
     terminated[2, 0] = truncated[3, 1] = True
@@ -45,7 +45,7 @@ def random_rollout(network, seed=0):
 
 
 def own_rollout(network):
-    """Returns a rollout as the network itself would have played it."""
+    """Returns the rollout as if the network itself had played it."""
     rollout = random_rollout(network)
     log_probs, values = played_by(network, rollout)
     next_values = np.where(rollout.ends, rollout.next_values, values[1:])
@@ -53,7 +53,7 @@ def own_rollout(network):
 
 
 def gae_by_hand(network, rollout, normalize=False):
-    """Returns the terms of the loss and its gradients from the formulas, one step at a time."""
+    """Returns the loss terms and the gradients of the loss from the formulas, one step at a time."""
     return loss_by_hand(network, rollout, *advantages_by_hand(rollout, normalize))
 
 
@@ -72,9 +72,9 @@ def advantages_by_hand(rollout, normalize=False):
 
 
 def ppo_by_hand(network, rollout, clip, targets=None):
-    """Returns the gradients of PPO's clipped objective, and how many steps it has clipped.
+    """Returns the gradients of PPO's clipped objective and the number of clipped steps.
 
-    `targets` are advantages and returns, those of GAE if there are none.
+    `targets` are advantages and returns; those of GAE by default.
     """
     advantages, returns = targets or advantages_by_hand(rollout)
     clipped = 0
@@ -91,9 +91,9 @@ def ppo_by_hand(network, rollout, clip, targets=None):
 
 
 def loss_by_hand(network, rollout, advantages, returns, entropy_cost=SETTINGS.entropy_cost.start, objective=None):
-    """Returns the terms of the loss with these targets and its gradients, one step at a time.
+    """Returns the loss terms with these targets and the gradients of the loss, one step at a time.
 
-    `objective` returns that of the policy for a step, a game and the probability of the action; A log pi if there is none.
+    `objective` maps a step, a game and the action's probability to the policy objective; A log pi by default.
     """
     policy = value = nats = uniform_kl = 0.0
     with tf.GradientTape() as tape:
@@ -113,7 +113,7 @@ def loss_by_hand(network, rollout, advantages, returns, entropy_cost=SETTINGS.en
 
 
 def played_by(network, rollout):
-    """Returns log-probabilities [T, B] of the rollout's actions and values [T+1, B], one step at a time."""
+    """Returns log-probabilities [T, B] of the rollout's actions and values [T+1, B], computed one step at a time."""
     log_probs, values, core_state = [], [], rollout.core_state
     for t in range(T + 1):
         output, core_state = network.step(rollout.observations[t], tf.constant(rollout.resets[t]), core_state)
@@ -124,12 +124,12 @@ def played_by(network, rollout):
 
 
 def vtrace_by_hand(network, rollout, rho_clip, c_clip, normalize=False):
-    """Returns the terms of the loss and its gradients with the targets of V-trace."""
+    """Returns the loss terms and the gradients of the loss with V-trace targets."""
     return loss_by_hand(network, rollout, *corrected_by_hand(network, rollout, rho_clip, c_clip, normalize))
 
 
 def corrected_by_hand(network, rollout, rho_clip, c_clip, normalize=False):
-    """Returns rho times the advantages of V-trace, these normalized first where that is wanted, and its returns."""
+    """Returns rho times the V-trace advantages (normalized first if `normalize`), and the V-trace returns."""
     log_probs, values = played_by(network, rollout)
     ratios = np.exp(log_probs - rollout.log_probs)
     next_values = np.where(rollout.ends, rollout.next_values, values[1:])
@@ -153,26 +153,26 @@ def corrected_by_hand(network, rollout, rho_clip, c_clip, normalize=False):
 
 
 def decided(network, size=100):
-    """Returns the network with a policy far from uniform: its ratios and its entropy's gradient are not trivial."""
+    """Returns the network with a policy far from uniform, so that ratios and entropy gradients are not trivial."""
     policy = next(p for p in network.parameters if variable_name(p) == "policy/kernel")
     policy.assign(size * policy)
     return network
 
 
 def some_games(rollout, games):
-    """Returns the part of a rollout that some of its games played."""
+    """Returns the part of a rollout that belongs to some of its games."""
     columns = tf.nest.map_structure(lambda array: array[:, games], rollout._replace(core_state=()))
     return columns._replace(core_state=tuple(part[games] for part in rollout.core_state))
 
 
 def assert_close(gradients, expected, rtol=1e-3):
-    """Compares gradients with a tolerance that goes with the size of each."""
+    """Compares gradients with a tolerance relative to the size of each."""
     for gradient, other in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(gradient, other, rtol=rtol, atol=rtol * np.abs(other).max())
 
 
 def differ(gradients, others):
-    """Tells whether gradients are further apart than rounding explains."""
+    """Returns whether gradients differ by more than rounding explains."""
     return norm([a - b for a, b in zip(gradients, others, strict=True)]) > 0.01 * norm(others)
 
 

@@ -1,4 +1,4 @@
-"""Rollouts to compute targets of: random ones, and one game of constant reward and value."""
+"""Sample rollouts for target tests: random ones, and one game with constant reward and value."""
 
 import numpy as np
 

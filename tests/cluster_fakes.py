@@ -1,4 +1,4 @@
-"""Stand-ins that the tests of the cluster engine build on: servers whose parts are known, pushes, and a line that fails."""
+"""Stand-ins for the cluster engine's tests: servers with visible parts, pushes, and a connection that fails."""
 
 import contextlib
 import pickle
@@ -24,13 +24,13 @@ from doom_a3c.run.remote import pack_gif
 from doom_a3c.settings.config import Config
 
 SMALL = Config(engine="cluster", workers=2, envs_per_worker=2, rollout_length=4, discount=0.9, max_batch=8, frames=10**9)
-FRAMES = 24  # of a push: 8 steps
+FRAMES = 24  # in a push: 8 steps
 SIZE = len(flatten(network().parameters))
 METRICS = {"policy_loss": 0.125, "value_loss": 2.0, "entropy": 0.25, "uniform_kl": 0.5, "grad_norm": 3.0, "var_norm": 4.0}
 
 
 class KnownServer(ParameterServer):
-    """A server whose model, progress and queue of rollouts can be looked at."""
+    """A server whose model, progress and rollout queue are exposed."""
 
     def __init__(self, config, progress=None, gif_limiter=None, rollouts=None):
         self.model, self.progress = model(), progress or Progress()
@@ -40,7 +40,7 @@ class KnownServer(ParameterServer):
 
 
 class Gate(Progress):
-    """Holds up whoever counts an update until it is opened."""
+    """Blocks any thread that counts an update until opened."""
 
     def __init__(self):
         super().__init__()
@@ -53,7 +53,7 @@ class Gate(Progress):
 
 
 class Wire:
-    """A server reached by copies, as from another process; each call is befallen by the next of `faults`, if any."""
+    """A connection that copies everything, as between processes; each call suffers the next of `faults`, if any."""
 
     def __init__(self, server, faults=()):
         self.server, self.faults, self.calls, self.pushes = server, iter(faults), [], []
@@ -69,7 +69,7 @@ class Wire:
 
     def carry(self, method, *arguments):
         sent = pickle.dumps(arguments)
-        assert b"doom_a3c" not in sent  # plain data
+        assert b"doom_a3c" not in sent  # only plain data
         fault = next(self.faults, None)
         if callable(fault):
             fault()
@@ -82,7 +82,7 @@ class Wire:
 
 
 def a_host(wire, config=SMALL, name="a", make_actor=actor, unblock=lambda: None):
-    """Returns a host with networks of its own."""
+    """Returns a host with its own networks."""
     counts = RunCounts()
     return Host(
         config,
@@ -99,7 +99,7 @@ def a_host(wire, config=SMALL, name="a", make_actor=actor, unblock=lambda: None)
 def servers(config=SMALL, members="a"):
     """Yields a function that builds servers; stops them afterwards.
 
-    Those with a state have started, and know `members` by generation 1.
+    Servers given a state are started, and know `members` as generation 1.
     """
     made = []
 
@@ -119,13 +119,13 @@ def servers(config=SMALL, members="a"):
 
 
 def alive(*names):
-    """Returns the names of the running threads that begin so."""
+    """Returns the names of the running threads that begin with one of `names`."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(names)]
 
 
 @cache
 def fresh_variables(seed):
-    """Returns weights and slots at the start of a run, read-only."""
+    """Returns the read-only weights and optimizer slots of a new run."""
     variables = model(seed).snapshot()
     for array in variables.values():
         array.flags.writeable = False
@@ -133,13 +133,13 @@ def fresh_variables(seed):
 
 
 def state_of(seed=1, **counters):
-    """Returns the state at the start of a run, with the weights of that seed."""
+    """Returns the state of a new run, with weights drawn from `seed`."""
     plain = {**to_plain(Progress().counters()), **counters}
     return {"variables": dict(fresh_variables(seed)), "counters": plain, "members": {}}
 
 
 def gradient_push(version=0, seed=1, **parts):
-    """Returns a push of finite gradients, with two episodes and a fault, unless `parts` say otherwise."""
+    """Returns a push of finite gradients with two episodes and a fault; `parts` override its entries."""
     return {
         "version": version,
         "steps": STEPS,
@@ -158,17 +158,17 @@ def gradient_push(version=0, seed=1, **parts):
 
 
 def gif(episode):
-    """Returns a gif of 3 by 2 points, all of it that is looked at, as it travels."""
+    """Returns a gif as it is sent: only the header, of 3 by 2 pixels, since nothing else is read."""
     return pack_gif(recording(episode))
 
 
 def recording(episode):
-    """Returns a gif of 3 by 2 points, all of it that is looked at."""
+    """Returns a gif that is only a header, of 3 by 2 pixels, since nothing else is read."""
     return Gif(b"GIF89a\x03\x00\x02\x00", 2, 3, 2.0, episode, 1)
 
 
 def rollout_pushes(count, version=0, **game):
-    """Returns pushes of rollouts with two episodes each, as a host makes them."""
+    """Returns rollout pushes with two episodes each, as a host makes them."""
     player, buffer = actor(0, Policy(network("player")), length=4, cut_off=(False,), **game), RolloutBuffer(count)
     for _ in range(count):
         buffer.put(player.play_rollout()._replace(version=version))
@@ -177,14 +177,14 @@ def rollout_pushes(count, version=0, **game):
 
 
 def counted(server):
-    """Returns the pushes of one rollout, the episodes and the updates that a server has counted."""
+    """Returns how many one-rollout pushes, episodes and updates a server has counted."""
     counters = server.progress.counters()
     assert counters.frames == 3 * counters.steps
     return counters.frames / FRAMES, counters.episodes, counters.updates
 
 
 def verdict(server, host, generation, sequence, push):
-    """Returns what a server answers to a push, without the rest."""
+    """Returns only the verdict in a server's answer to a push."""
     return server.push(host, generation, sequence, push, -1)["verdict"]
 
 
@@ -194,12 +194,12 @@ def comparable(snapshot):
 
 
 def variables(server):
-    """Returns the weights and slots of a server, to compare."""
+    """Returns a server's weights and slots in comparable form."""
     return comparable(server.state()["variables"])
 
 
 def everything(server):
-    """Returns weights, counters and members of a server, and what each host has brought, to compare."""
+    """Returns a server's weights, counters, members and per-host statistics in comparable form."""
     return {**server.state(), "variables": variables(server), "hosts": server.status()["hosts"]}
 
 

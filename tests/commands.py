@@ -1,4 +1,4 @@
-"""train.py and play.py as users call them, in processes of their own."""
+"""Runs train.py and play.py as users do, each in its own process."""
 
 import contextlib
 import functools
@@ -34,15 +34,15 @@ PARTS = (
 
 @functools.cache
 def forks():
-    """Starts a process that imports what a program does, of which each program is a copy.
+    """Starts a process that imports what the programs import; each program is a fork of it.
 
-    Importing TensorFlow takes longer than what most tests call a program for, and starts no threads before it is used. What
-    Python does last of all, with what a program has left, is not done in a copy: `RunningAnew` is for that.
+    Importing TensorFlow takes longer than most calls in the tests, and it starts no threads until it is used. A fork skips
+    Python's own cleanup at the very end of a process; `RunningAnew` does not.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*IMPORTED, *(f"doom_a3c.{part}" for part in PARTS)])
     before = Path.cwd()
-    os.chdir(ROOT)  # where it finds the package
+    os.chdir(ROOT)  # so that it finds the package
     try:
         multiprocessing.forkserver.ensure_running()
     finally:
@@ -51,7 +51,7 @@ def forks():
 
 
 def become(argv, cwd, environment, stdout, stderr):
-    """Turns this process into a program."""
+    """Turns this process into the program."""
     for descriptor, name in ((0, os.devnull), (1, stdout), (2, stderr)):
         opened = os.open(name, os.O_RDWR | os.O_CREAT)
         os.dup2(opened, descriptor)
@@ -59,34 +59,34 @@ def become(argv, cwd, environment, stdout, stderr):
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)
-    own = [each for each in sys.path if not Path(each).is_relative_to(ROOT / "tests")]
-    sys.path[:] = [str(ROOT), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), *own]
+    others = [each for each in sys.path if not Path(each).is_relative_to(ROOT / "tests")]
+    sys.path[:] = [str(ROOT), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), *others]
     sys.argv = argv
     runpy.run_path(argv[0], run_name="__main__")
 
 
 class Running:
-    """A program under way that has nothing to read and nobody who sees it. A context: what is left of it ends with that."""
+    """A running program with empty input and no terminal. Leaving the context kills what is left of it."""
 
     def __init__(self, program, *arguments, cwd, **environment):
         self._argv = [str(ROOT / f"{program}.py"), *map(str, arguments)]
         self._folder = tempfile.TemporaryDirectory()
         self._outputs = [Path(self._folder.name, name) for name in ("stdout", "stderr")]
-        self._process = self._begun(cwd, {**os.environ, **environment})
+        self._process = self._start(cwd, {**os.environ, **environment})
         self.pid = self._process.pid
 
-    def _begun(self, cwd, environment):
+    def _start(self, cwd, environment):
         process = forks().Process(target=become, args=(self._argv, cwd, environment, *self._outputs))
         process.start()
         return process
 
     def status(self, seconds=0):
-        """Waits for the end, so many seconds at most; returns the exit status, None where it has not come."""
+        """Waits at most `seconds` for the end; returns the exit status, or None if the program still runs."""
         self._process.join(seconds)
         return self._process.exitcode
 
     def end(self, seconds=120):
-        """Waits for the end; returns what it was."""
+        """Waits for the end; returns the result."""
         status = self.status(seconds)
         result = subprocess.CompletedProcess(self._argv, status, *(path.read_text() for path in self._outputs))
         assert status is not None, f"has not ended: {result}"
@@ -104,9 +104,9 @@ class Running:
 
 
 class RunningAnew(Running):
-    """A program under way from its first import to the end of its process."""
+    """A program in a fresh interpreter, from its first import to the end of its process."""
 
-    def _begun(self, cwd, environment):
+    def _start(self, cwd, environment):
         stdout, stderr = (path.open("w") for path in self._outputs)
         with stdout, stderr:
             return subprocess.Popen(
@@ -125,13 +125,13 @@ class RunningAnew(Running):
 
 
 def call(program, *arguments, cwd, start=Running, timeout=120, **environment):
-    """Returns how a program ended, which it must within so many seconds."""
+    """Returns how a program ended; it must end within `timeout` seconds."""
     with start(program, *arguments, cwd=cwd, **environment) as process:
         return process.end(timeout)
 
 
 def play(cwd, *arguments):
-    """Plays, with next to no random play beside it."""
+    """Plays with hardly any random play for comparison."""
     return call("play", "--random-episodes", "2", *arguments, cwd=cwd)
 
 
@@ -140,7 +140,7 @@ def train(cwd, *arguments):
 
 
 def output_of(*arguments, cwd, **environment):
-    """Returns the last line that a Python process prints; it must end well."""
+    """Returns the last line that a Python process prints; it must exit with status 0."""
     result = subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=cwd,

@@ -1,4 +1,4 @@
-"""Environment of all tests, and the small pieces that several of them build on."""
+"""Environment of all tests, and the fixtures that several of them share."""
 
 import os
 import signal
@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-# Read by TensorFlow when it is first imported or first used, so they come before any test module does either.
+# TensorFlow reads these when first imported or first used, so they are set before any test module does either.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the program itself has it
-os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")  # tiny operations: a pool only costs switching
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # closed forms are compared at float32, not TF32, precision
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as in the program itself
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")  # operations are tiny: a thread pool would only add switching
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # closed forms are compared in float32, not TF32
 
-# Jobs that a shell has put into the background ignore Ctrl-C and hand that on to what they start: here it is tested.
+# Background jobs of a shell ignore Ctrl-C, and so do their children; some tests here need it to work.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest.register_assert_rewrite("told")  # it says as much as a test when it fails
+pytest.register_assert_rewrite("logged_metrics")  # its failures are explained like those of a test
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # plain `pytest` does not, `python -m pytest` does
+sys.path.insert(0, str(ROOT))  # `python -m pytest` does this, plain `pytest` does not
 
 
 LONGEST = (
@@ -29,22 +29,22 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items):
-    """Has the files that take longest begin first, so that none of them runs alone in the end."""
+    """Starts the slowest files first, so that none of them runs alone at the end."""
     names = [f"test_{name}" for name in LONGEST]
     items.sort(key=lambda item: names.index(item.path.stem) if item.path.stem in names else len(names))
 
 
 @pytest.fixture(scope="session")
 def root():
-    """The checkout that holds the package."""
+    """The checkout that contains the package."""
     return ROOT
 
 
 @pytest.fixture(scope="session")
 def make_network():
-    """Builds networks small enough for brute force: 8x8 pixels, grey unless told, one convolution, a core of 5.
+    """Builds networks small enough for brute force: 8x8 pixels, grey by default, one convolution, a core of 5.
 
-    All of a session share what is compiled, as the networks of a run do: compiling takes most of the time of many tests.
+    All networks of a session share compiled graphs, as those of a run do: compiling dominates the time of many tests.
     """
     from doom_a3c.agent.distributions import Categorical
     from doom_a3c.agent.graphs import Graphs
@@ -64,7 +64,7 @@ def make_network():
 
 @pytest.fixture
 def play(make_network):
-    """Plays rollouts of counting games, one for each of the lengths of their episodes; closes what it opened."""
+    """Plays rollouts of counting games, one game for each episode length, and closes the actors afterwards."""
     from counting import CountingEnv, session
 
     actors = []
@@ -84,7 +84,7 @@ def play(make_network):
 
 @pytest.fixture
 def closing():
-    """Closes what it is given at the end of the test."""
+    """Closes the given environments at the end of the test."""
     opened = []
 
     def keep(env):

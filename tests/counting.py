@@ -1,4 +1,4 @@
-"""A game whose pictures tell game, episode, time and action, and an actor that plays some of it."""
+"""A game whose pictures encode game, episode, time and action, and an actor that plays it."""
 
 from typing import Any, NamedTuple
 
@@ -20,16 +20,16 @@ HALF = RewardScale(0.5)
 
 
 def picture(game, episode, time, action):
-    """Returns the one picture of this moment: the first four pixels say which it is, the rest is its own noise."""
+    """Returns the unique picture of this moment: the first four pixels encode it, the rest is noise seeded by it."""
     pixels = np.random.default_rng([game, episode, time, action]).integers(256, size=(8, 8, 1), dtype=np.uint8)
     pixels[0, :4, 0] = game, episode, time, action
     return pixels
 
 
 class CountingEnv(gymnasium.Env):
-    """Episodes of `length` steps that end in turn as `endings` say; the n-th step ever is rewarded with n.
+    """Episodes of `length` steps that take turns ending as `endings` say; the n-th step overall is rewarded with n.
 
-    The steps of an episode whose numbers are in `losses` cost a life.
+    Steps of an episode whose numbers are in `losses` cost a life.
     """
 
     observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 1), np.uint8)
@@ -76,12 +76,12 @@ def codes(rollout):
 
 
 def vector(games):
-    """Returns environments that have been made as one."""
+    """Returns existing environments as one vector environment."""
     return LocalVectorEnv([lambda game=game: game for game in games])
 
 
 class Session(NamedTuple):
-    """An actor and what it has played."""
+    """An actor and the rollouts that it has played."""
 
     actor: Actor
     network: Any
@@ -89,7 +89,7 @@ class Session(NamedTuple):
 
     @property
     def rollouts(self):
-        """Returns the rollouts alone."""
+        """Returns the rollouts without their versions and statistics."""
         return [played.rollout for played in self.played]
 
     @property
@@ -116,7 +116,7 @@ def session(
     epsilons=None,
     bootstrap=True,
 ):
-    """Plays so many rollouts of games; whoever calls closes the actor."""
+    """Plays a number of rollouts of games; the caller closes the actor."""
     actor = Actor(
         Player.from_seed(vector(games), policy or Policy(network), np.random.SeedSequence(seed)),
         rollout_length=rollout_length,
@@ -130,7 +130,7 @@ def session(
 
 
 def unroll(network, rollout, length):
-    """Returns logits [T, B, A], values [T, B] over the first rows, from the rollout's core state."""
+    """Returns logits [T, B, A] and values [T, B] of the first rows, from the rollout's core state."""
     observations = tf.nest.map_structure(lambda array: array[:length], rollout.observations)
     output, _ = network.unroll(observations, tf.constant(rollout.resets[:length]), rollout.core_state)
     batch = rollout.actions.shape[1]

@@ -1,4 +1,4 @@
-"""The game that tests of Doom play."""
+"""The Doom game that the tests play."""
 
 from functools import partial
 

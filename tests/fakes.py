@@ -1,4 +1,4 @@
-"""Stand-ins that several tests build on: a tiny network, tiny games, and waiting for what other threads do."""
+"""Stand-ins shared by several tests: a tiny network, tiny games, and helpers that wait for other threads."""
 
 import contextlib
 import itertools
@@ -30,35 +30,35 @@ from doom_a3c.settings.network import Network
 SPEC = Network(convolutions=((4, 3, 3),), hidden=(8,), core_size=4)
 INPUTS = Inputs((6, 6, 1), 0)
 ACTIONS = Categorical(3)
-STEPS, FRAME_SKIP = 8, 3  # of an actor's rollout: 2 games, 4 steps each
-GRAPHS = Graphs()  # of all networks here, as in a run: each is compiled once
+STEPS, FRAME_SKIP = 8, 3  # an actor's rollout: 2 games, 4 steps each
+GRAPHS = Graphs()  # shared by all networks here, as in a run: each is compiled once
 
 
 def changed(config, **flat):
-    """Returns a config with other values of those settings, by their flat names."""
+    """Returns a copy of a config with some settings changed, by their flat names."""
     return parse_values(type(config), {**to_flat(config), **flat}, "test")
 
 
 def until(condition, what="it", *, seconds=30, pause=0.005):
-    """Returns the first value of a condition that is true; fails where none comes."""
+    """Returns a condition's first true value; fails on a timeout."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what} has not come"
+        assert time.monotonic() < deadline, f"timed out waiting for {what}"
         time.sleep(pause)
     return value
 
 
 def finish(engine):
-    """Starts an engine, and waits until it has ended by itself; raises what has ended it."""
+    """Starts an engine and waits until it ends by itself; raises the error that ended it, if any."""
     engine.start()
     until(lambda: engine.threads.alive() == [], "the end", seconds=60)
     engine.check()
 
 
 class Tape(gymnasium.Env):
-    """Shows its owner, the time and the last action in noise, and pays by the action.
+    """Shows its owner, the time and the last action as noise; the reward depends on the action.
 
-    Its episodes end after `length` steps; `cut_off` says of each, over and over again, whether it is truncated.
+    Episodes end after `length` steps; `cut_off` cycles through whether they are truncated.
     `before_step` is called before every step.
     """
 
@@ -87,7 +87,7 @@ class Tape(gymnasium.Env):
 
 
 class FaultyGames(LocalVectorEnv):
-    """Games whose first one meets a fault in every step."""
+    """Games of which the first reports a fault in every step."""
 
     def step(self, actions):
         *results, infos = super().step(actions)
@@ -95,18 +95,18 @@ class FaultyGames(LocalVectorEnv):
 
 
 def network(name="network", seed=1):
-    """Returns a network for such games."""
+    """Returns a network for these games."""
     return ACNetwork(SPEC, INPUTS, ACTIONS, seed, name, graphs=GRAPHS)
 
 
 def model(seed=1, *, optimizer=RMSProp, kind=GlobalModel):
-    """Returns a global model with such a network."""
+    """Returns a global model around such a network."""
     shared = network("global", seed)
     return kind(shared, optimizer(shared.parameters))
 
 
 class PullLog(GlobalModel):
-    """Notes who has pulled its weights: names of the thread and of the network."""
+    """Records who pulled its weights, as (thread name, network name)."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -118,7 +118,7 @@ class PullLog(GlobalModel):
 
 
 def actor(index, policy, *, frame_skip=FRAME_SKIP, cut_off=(False, True), **game):
-    """Returns the actor of a worker: 2 games, whose turns to be cut off alternate, and rollouts of 4 steps."""
+    """Returns a worker's actor: 2 games that take turns to be truncated, and rollouts of 4 steps."""
     turns = (cut_off, cut_off[::-1])
     env = LocalVectorEnv([partial(Tape, index, cut_off=turn, **game) for turn in turns])
     return Actor(
@@ -131,7 +131,7 @@ def actor(index, policy, *, frame_skip=FRAME_SKIP, cut_off=(False, True), **game
 
 @contextlib.contextmanager
 def queue_runs(make_progress=Progress):
-    """Yields a function that builds queue engines of tiny games; ends them afterwards."""
+    """Yields a function that builds queue engines on tiny games; stops them afterwards."""
     engines = []
 
     def make(config, make_actor=actor, make_network=network, unblock=None, **queues):
@@ -158,7 +158,7 @@ def queue_runs(make_progress=Progress):
 
 
 def caught(call, *arguments):
-    """Starts a thread that appends the result of a call, or its error, to the list that is returned with it."""
+    """Makes a call in a new thread; returns the thread and a list that will hold the result or error."""
     results = []
 
     def run():
@@ -173,21 +173,21 @@ def caught(call, *arguments):
 
 
 def waits(thread):
-    """Tells whether a thread still runs after a moment."""
+    """Returns whether a thread is still running after a moment."""
     thread.join(0.1)
     return thread.is_alive()
 
 
 def prompt(call, *arguments):
-    """Returns the result, or the error, of a call that must not wait."""
+    """Returns the result or error of a call that must not block."""
     thread, results = caught(call, *arguments)
     thread.join(10)
-    assert results, "waited in vain"
+    assert results, "the call is still blocked"
     return results[0]
 
 
 def complaint(call, *arguments):
-    """Returns the one line that a call tells of a mistake."""
+    """Returns the one-line message of the UserError that a call must raise."""
     with pytest.raises(UserError) as raised:
         call(*arguments)
     message = str(raised.value)

@@ -1,4 +1,4 @@
-"""Runs a module as `python -m` does until it has parsed its flags, and no further: only_parse.py MODULE [FLAG ...]."""
+"""Runs a module like `python -m`, but only until it has parsed its flags: only_parse.py MODULE [FLAG ...]."""
 
 import runpy
 import sys
@@ -8,7 +8,7 @@ METHODS = {name: getattr(ArgumentParser, name) for name in ("parse_args", "parse
 
 
 class Parsed(Exception):
-    """The flags are right, as far as the module knows them; has the others."""
+    """The flags that the module knows are valid; holds the other flags."""
 
 
 def replace(methods):
@@ -34,7 +34,7 @@ if __name__ == "__main__":
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     except Parsed as parsed:
         (others,) = parsed.args
-        if others:  # they go to train.py
+        if others:  # train.py would get them
             from doom_a3c.cli.train import main
 
             sys.exit(main([*others, "--print-settings"]))

@@ -1,4 +1,4 @@
-"""The shell commands of a page of the documentation, and how each is proven in a folder."""
+"""The shell commands on a documentation page, and how each is checked in a folder."""
 
 import re
 import shlex
@@ -16,10 +16,10 @@ PART = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 PROGRAMS = r"python3?|pip|apt|ray|docker|tensorboard|train\.py|play\.py|doom-a3c-\w+"
-# How a span of code begins that is a command
+# How a code span that is a command begins
 CALL = re.compile(rf"(?:{PROGRAMS})\s|[a-z][\w./-]*(?:\s[a-z]+)?\s-{{1,2}}\w")
 
-# Words that stand for others
+# Placeholders and their values
 PLACEHOLDERS = {
     "reference/NAME": "reference/r1_a3c_doom",
     "NAME": "basic",
@@ -33,10 +33,10 @@ PLACEHOLDERS = {
 }
 
 TRAINING = {"--workers": "1", "--envs-per-worker": "2", "--evaluate-every": "0", "--evaluation-episodes": "1"}
-OWN = r" --scenario (mine|my_module)\b"  # play.py wants such a game named, so its run must not be the newest
+OWN = r" --scenario (mine|my_module)\b"  # play.py needs such a game named, so its run must not be the newest
 QUICK = ("--doctor", "--compare-runs", "--list-scenarios", "--list-models", "--export")
 
-# Commands of train.py whose settings are only resolved, by --print-settings
+# Commands of train.py that are not run: --print-settings only resolves their settings
 RESOLVED = {
     r" --(hosts|address) ": "needs a cluster, which tests/test_cluster.py starts",
     r" --engine cluster|/r3_parameter_server": "starts Ray; tests/test_cluster.py trains so",
@@ -45,7 +45,7 @@ RESOLVED = {
     r"^train --scenario \w+$": "a tuned game: tests/test_scenarios.py loads and plays each",
 }
 
-# Commands that no test can run, or need not
+# Commands that no test can or need run
 NOT_RUN = {
     "apt install": "needs root and the network",
     "docker": "needs a Docker daemon",
@@ -61,12 +61,12 @@ NOT_RUN = {
 
 
 def read_blocks(text, language):
-    """Returns what stands in the fenced blocks of a language."""
+    """Returns the contents of the fenced blocks of a language."""
     return [part["fenced"] for part in PART.finditer(text) if part["language"] == language]
 
 
 def read_commands(text):
-    """Returns the commands of a page in its order: lines of shell and indented blocks, and spans of code with a call."""
+    """Returns the commands of a page in order: lines of shell and indented blocks, and code spans that are commands."""
     lines = []
     for part in PART.finditer(text):
         if part["language"] == "sh" or part["indented"]:
@@ -78,10 +78,10 @@ def read_commands(text):
 
 
 def shorten(words, folder):
-    """Returns the words of a call of train.py or play.py with what makes it short, and its outputs in the folder."""
+    """Returns the words of a call of train.py or play.py, with flags that shorten it and its outputs in the folder."""
     line = " ".join(words)
     if words[0] == "train" and any(re.search(pattern, line) for pattern in RESOLVED):
-        engine = ("--engine", "cluster") if "--resume" in words else ()  # what is resumed has been trained without
+        engine = ("--engine", "cluster") if "--resume" in words else ()  # the resumed run was trained without it
         return [*words, *engine, "--print-settings"]
     if any(word in words for word in QUICK):
         return words
@@ -104,20 +104,20 @@ def find_requirements(*arguments):
 
 
 def parse_ray(name, *arguments):
-    """Parses a command of Ray, without whose package it skips the test: running it needs several machines."""
+    """Parses a command of Ray, since running it needs several machines; skips the test if Ray is not installed."""
     commands = pytest.importorskip("ray.scripts.scripts").cli.commands
     commands[name].make_context(f"ray {name}", list(arguments))
 
 
 class Prover:
-    """Runs commands in a folder; those that differ only in what makes them short run once."""
+    """Runs commands in a folder; those that are the same once shortened run only once."""
 
     def __init__(self, folder):
         self.folder = folder
-        self.said = {}  # what each has printed, by its sorted words
+        self.said = {}  # the output of each command, by its sorted words
 
     def prove(self, command):
-        """Runs a command of a page, or as much of it as can be; raises AssertionError where it is wrong or unknown."""
+        """Runs a command of a page, or as much of it as possible; raises AssertionError if it is wrong or unknown."""
         if any(command.startswith(known) for known in NOT_RUN):
             return
         program, *arguments = (PLACEHOLDERS.get(word, word) for word in shlex.split(command.removeprefix("python ")))

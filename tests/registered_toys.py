@@ -1,4 +1,4 @@
-"""Gymnasium environments whose every frame is known; importing this registers them."""
+"""Gymnasium environments with known frames; importing this registers them."""
 
 import time
 
@@ -6,11 +6,11 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Text
 
-LENGTH = 10  # of an episode, frames
+LENGTH = 10  # frames in an episode
 
 
 class Toy(gymnasium.Env):
-    """Paints itself in the colour (10 t, 20 t, 0) at frame t, pays t, ends after 10 frames, and notes its actions."""
+    """Shows the colour (10 t, 20 t, 0) and pays t at frame t, ends after 10 frames, and records its actions."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  # Gymnasium's interface
 
@@ -40,7 +40,7 @@ class Toy(gymnasium.Env):
 
 
 class Numbers(Toy):
-    """Shows the time as numbers in double precision."""
+    """Shows the time as float64 numbers."""
 
     def __init__(self, render_mode=None):
         super().__init__(render_mode, space=Box(-9, 9, (5,), np.float64))
@@ -62,21 +62,21 @@ class Reusing(Toy):
 
 
 class Unseen(Toy):
-    """Draws no pictures."""
+    """Renders nothing."""
 
     def render(self):
         return None
 
 
 class Failing(Toy):
-    """Cannot be made, and does not say why."""
+    """Raises in its constructor, without a message."""
 
     def __init__(self, render_mode=None):
         raise ValueError
 
 
 class Plain(gymnasium.Env):
-    """Knows nothing of pictures: its constructor takes no mode of them, and it has no render()."""
+    """Has no pictures: its constructor takes no render_mode, and it defines no render()."""
 
     observation_space, action_space = Box(-9, 9, (2,), np.float32), Discrete(2)
 
@@ -91,7 +91,7 @@ class Plain(gymnasium.Env):
 
 
 class Slow(Plain):
-    """Has all the time in the world."""
+    """Takes at least 5 ms for each step."""
 
     def step(self, action):
         time.sleep(0.005)
@@ -99,7 +99,7 @@ class Slow(Plain):
 
 
 class Picky(Plain):
-    """Refuses every mode of pictures."""
+    """Refuses every render mode."""
 
     metadata = {"render_modes": [], "render_fps": None}  # noqa: RUF012  # Gymnasium's interface
 
@@ -109,7 +109,7 @@ class Picky(Plain):
 
 
 class Blind(Toy):
-    """Promises pictures that it cannot draw."""
+    """Declares a render mode, but fails to render."""
 
     def render(self):
         raise RuntimeError("no display")
@@ -130,7 +130,7 @@ class Floats(Toy):
 
 
 class Shown(Toy):
-    """Declares a space, and shows what a function makes of the time."""
+    """Declares a space, and shows a function of the time or samples of the space."""
 
     def __init__(self, render_mode=None, space=None, show=None):
         super().__init__(render_mode, space=space)
@@ -141,7 +141,7 @@ class Shown(Toy):
 
 
 class Rover(Toy):
-    """Shows a picture beside a large number, a heading and a text."""
+    """Shows a picture, a large number, a heading and a text."""
 
     def __init__(self, render_mode=None):
         camera = Box(0, 255, (84, 84), np.uint8)
@@ -155,7 +155,7 @@ class Rover(Toy):
 
 
 class Talking(Toy):
-    """Says in its infos, in words that are its own, what means something elsewhere."""
+    """Uses info keys that mean something else to Gymnasium and to this library."""
 
     words = {  # noqa: RUF012  # a constant
         "life_lost": 7,
@@ -175,7 +175,7 @@ class Talking(Toy):
 
 
 class Coin(Plain):
-    """Throws a coin at its reset, and pays who guesses it."""
+    """Flips a coin at reset, and pays 1 for the right guess."""
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

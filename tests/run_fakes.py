@@ -1,4 +1,4 @@
-"""Stand-ins that the tests of a run build on: an engine and an evaluator by script, a record, and who is told what."""
+"""Fakes for tests of a run: a scripted engine and evaluator, a run record, and objects that receive the results."""
 
 import dataclasses
 import functools
@@ -22,22 +22,22 @@ def settings(scenario):
 
 
 def run_record(scenario="cartpole", *, updates=0, frames=0, **parts):
-    """Returns the record of a run that has come so far."""
+    """Returns the record of a run after this many updates and frames."""
     counters = Progress().counters()._replace(updates=updates, frames=frames)
     return RunRecord("run-1", 0, *settings(scenario), counters, Best())._replace(**parts)
 
 
 def tiny_record(**parts):
-    """Returns a record whose network has no weights of its own to speak of: any variables will do."""
+    """Returns a record whose network needs no particular weights: any variables will do."""
     record = run_record("basic", **parts)
     network = Network(convolutions=(), hidden=(), core="none")
     return record._replace(scenario=dataclasses.replace(record.scenario, network=network))
 
 
 class ScriptedEvaluator:
-    """Reports given mean scores one after the other; the sampled policy has one more, or one less than 70.
+    """Reports the given mean scores one after the other; the sampled policy scores one more, or 69 if the greedy has 70.
 
-    One policy alone scores what `alone` has, one after the other, or nothing; `played` has who has played so.
+    A single policy gets the scores in `alone` one after the other, then None; `played` lists the policies and weights.
     """
 
     def __init__(self, means=(0.0,), alone=()):
@@ -53,7 +53,7 @@ class ScriptedEvaluator:
 
 
 class ScriptedEngine:
-    """Adds a hundred episodes of the next score to the progress whenever it is looked at."""
+    """Adds a hundred episodes with the next score to the progress at every check."""
 
     def __init__(self, episode_scores=(), error=None):
         self.progress, self.model = Progress(), model()
@@ -73,7 +73,7 @@ class ScriptedEngine:
             self.progress.add_steps(10, 40, [next(self.scores, 0.0)] * 100, [])
 
     def update(self, gradient=0.0):
-        """Applies an update whose gradients are all the same number."""
+        """Applies an update in which every gradient is the same number."""
         self.model.apply([gradient + 0 * parameter for parameter in self.model.network.parameters], 1e-2)
         self.progress.add_update(1.0, 0)
 
@@ -94,7 +94,7 @@ class ScriptedEngine:
 
 
 class Listener:
-    """Calls the functions that it was given with the results of evaluations; ignores all others."""
+    """Passes the results of evaluations to the given callbacks and ignores those without one."""
 
     def __init__(self, **callbacks):
         ignore = lambda *result: None  # noqa: E731
@@ -103,7 +103,7 @@ class Listener:
 
 
 class Audience:
-    """A view and a log: keeps what it is told."""
+    """A view and a log that keep everything they receive."""
 
     def __init__(self):
         self.statuses, self.phases, self.lines, self.points = [], [], [], []

@@ -1,4 +1,4 @@
-"""Actions of Gymnasium environments, as the agent takes them."""
+"""Gymnasium action spaces, adapted for the agent."""
 
 import gymnasium
 import numpy as np
@@ -26,7 +26,7 @@ HYBRID = Dict({"look": STEER, "fire": Discrete(2), "hands": Tuple((MultiBinary(2
         (Tuple((Discrete(2), Discrete(4))), MultiDiscrete([2, 4]), [1, 3], (1, 3)),
     ],
 )
-def test_actions_are_those_of_the_environment(space, adapted, action, expected):
+def test_converted_actions_fit_the_environments_space(space, adapted, action, expected):
     actions = adapt_actions("Game", space)
     assert actions.space == adapted
     converted = actions.convert(np.array(action, adapted.dtype))
@@ -35,7 +35,7 @@ def test_actions_are_those_of_the_environment(space, adapted, action, expected):
     assert actions.names is None or len(set(actions.names)) == len(actions.names)
 
 
-def test_a_dict_of_choices_and_numbers_is_one_vector_of_choices_and_then_numbers():
+def test_a_hybrid_dict_becomes_choices_followed_by_numbers():
     actions = adapt_actions("Game", HYBRID)
     assert isinstance(actions.space, MixedBox)
     assert actions.space.sizes == (2, 2, 2, 3, 4)
@@ -50,18 +50,18 @@ def test_a_dict_of_choices_and_numbers_is_one_vector_of_choices_and_then_numbers
     assert actions.words == "5 choices of 2, 2, 2, 3, 4 and 2 numbers"
 
 
-def test_many_choices_are_described_in_a_few_words():
+def test_the_description_of_many_choices_is_shortened():
     assert adapt_actions("Game", MultiBinary(1000)).words == "1000 choices of 2, 2, 2, 2, 2, 2, 2, 2, ..."
     assert adapt_actions("Game", MultiDiscrete([3] * 8)).words == "8 choices of 3, 3, 3, 3, 3, 3, 3, 3"
 
 
-def test_choices_are_named_by_the_values_of_the_environment():
+def test_choices_are_named_with_the_environments_values():
     space = Dict(gear=Discrete(2, start=-1), row=MultiDiscrete([2, 2], start=[3, 0]), lamp=MultiBinary(1))
     names = ["gear=-1", "gear=0", "row[0]=3", "row[0]=4", "row[1]=0", "row[1]=1", "lamp=0", "lamp=1"]
     assert adapt_actions("Game", space).names == names
 
 
-def test_uniform_actions_of_mixed_spaces_are_their_own():
+def test_a_mixed_space_samples_valid_actions():
     space = MixedBox((3, 2), 2)
     space.seed(0)
     drawn = np.array([space.sample() for _ in range(500)])
@@ -83,7 +83,7 @@ def test_uniform_actions_of_mixed_spaces_are_their_own():
         (Box(0, 1, (0,)), "nothing to decide"),
     ],
 )
-def test_actions_that_no_agent_can_take_are_one_line(space, words):
+def test_an_unsupported_action_space_gives_a_one_line_error(space, words):
     if words is None:
         assert adapt_actions("Game", space).convert(np.float32([0, 0])).tolist() == [0.5, 1]
         return
@@ -92,7 +92,7 @@ def test_actions_that_no_agent_can_take_are_one_line(space, words):
     assert "\n" not in str(error.value)
 
 
-def test_bounds_in_the_wrong_order_are_one_line():
+def test_a_lower_bound_above_the_upper_one_is_an_error():
     space = Box(-1, 1, (2,))
     space.low, space.high = space.high, space.low  # Gymnasium refuses it only in the constructor
     with pytest.raises(UserError, match="a lower bound above the upper one"):
@@ -108,7 +108,7 @@ def test_bounds_in_the_wrong_order_are_one_line():
         (HYBRID, [[2, 0, 0, 0, 0, 0.5, 0.5], [0] * 6, [0] * 8, [-1] * 7, [0.5] * 7]),
     ],
 )
-def test_an_action_outside_the_space_is_one_line(space, actions):
+def test_an_action_outside_the_space_gives_a_one_line_error(space, actions):
     adapted = adapt_actions("Game", space)
     for action in actions:
         with pytest.raises(UserError, match=r"^Game: the action .* is (not|none)") as error:
@@ -118,7 +118,7 @@ def test_an_action_outside_the_space_is_one_line(space, actions):
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64, np.float16, np.float32, np.float64])
 @pytest.mark.filterwarnings("error")
-def test_the_widest_boxes_of_every_type_keep_their_bounds(dtype):
+def test_the_widest_box_of_each_dtype_keeps_its_bounds(dtype):
     limits = np.finfo(dtype) if np.dtype(dtype).kind == "f" else np.iinfo(dtype)
     space = Box(limits.min, limits.max, (2,), dtype)
     for number in np.linspace(-1, 1, 9, dtype=np.float32):
@@ -130,17 +130,17 @@ def test_the_widest_boxes_of_every_type_keep_their_bounds(dtype):
 @pytest.mark.parametrize(
     "space", [Discrete(10**9), MultiDiscrete([2, 10**9]), MultiBinary(10**7), Dict(a=Tuple((Discrete(10**9),)))]
 )
-def test_choices_are_counted_before_each_is_named(space):
+def test_too_many_choices_are_refused_before_they_are_named(space):
     with pytest.raises(UserError, match=r"Game.* 1,000,000 at most"):
         adapt_actions("Game", space)
 
 
-def test_names_of_any_keys_are_one_line():
+def test_control_characters_in_action_names_are_escaped():
     names = adapt_actions("Game", Dict({"a\nb\x1b": Discrete(2), "": Box(-1, 1), "é": Discrete(1)})).names
     assert names == [r"a\nb\x1b=0", r"a\nb\x1b=1", "é=0", "[0]"]
 
 
-def test_every_action_of_a_known_environment_can_be_converted():
+def test_sampled_actions_of_known_environments_convert():
     for name in ("Pendulum-v1", "MountainCarContinuous-v0", "CartPole-v1"):
         with gymnasium.make(name) as env:
             actions = adapt_actions(name, env.action_space)

@@ -1,4 +1,4 @@
-"""What programs call: training, loading, acting and playing, by `import doom_a3c`."""
+"""The Python API, `import doom_a3c`: training, loading, acting and playing."""
 
 import itertools
 import json
@@ -46,7 +46,7 @@ def agent(folder):
         yield dc.train("basic", frames=4500, **QUICK)  # 11 episodes of 300 frames, and one unfinished in each of four games
 
 
-def test_training_returns_an_agent_with_its_curve_and_leaves_a_run(agent, folder):
+def test_train_returns_an_agent_with_a_curve_and_saves_the_run(agent, folder):
     assert (folder / agent.folder / "last.ckpt").exists()
     assert agent.folder.name.startswith("basic-seed3-")
     assert {path.name for path in folder.iterdir()} == {"models", "frames", "logs"}
@@ -58,7 +58,7 @@ def test_training_returns_an_agent_with_its_curve_and_leaves_a_run(agent, folder
     assert agent.actions == ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
 
 
-def test_acting_step_by_step_is_what_playing_does(agent):
+def test_act_step_by_step_matches_play(agent):
     played = agent.play(episodes=1, seed=5, policy="greedy", epsilon=0.0)
     assert played.played[0].actions
     game = agent.record.scenario.game
@@ -74,25 +74,25 @@ def test_acting_step_by_step_is_what_playing_does(agent):
     assert actions == played.played[0].actions
 
 
-def test_acting_draws_from_the_policy_or_takes_the_likeliest(agent):
+def test_act_samples_or_takes_the_likeliest_action(agent):
     seen = np.zeros(agent.network.inputs.pixels, np.uint8)
     assert {agent.act(seen, policy="sample")[0] for _ in range(100)} == {0, 1, 2}
     assert len({agent.act(seen, policy="greedy")[0] for _ in range(20)}) == 1
 
 
-def test_an_observation_of_another_shape_is_told(agent):
+def test_an_observation_of_the_wrong_shape_is_an_error(agent):
     with pytest.raises(ValueError, match=r"\(3, 3\).*\(84, 84, 1\)"):
         agent.act(np.zeros((3, 3), np.uint8))
 
 
-def test_playing_writes_what_play_py_writes(agent, tmp_path):
+def test_play_writes_the_same_files_as_play_py(agent, tmp_path):
     results = agent.play(tmp_path / "out", episodes=2, record_episodes=1, random_episodes=2)
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["scores"] == results.scores
     assert {"index.html", "episode_000.mp4", "scores.png"} <= {path.name for path in (tmp_path / "out").iterdir()}
     assert [len(each.values) for each in results.played] == [each.episode.length for each in results.played]
 
 
-def test_random_play_that_does_not_end_in_time_is_left_out_and_said(agent, tmp_path, monkeypatch):
+def test_random_play_that_times_out_is_left_out_with_a_warning(agent, tmp_path, monkeypatch):
     monkeypatch.setattr(playback, "play_random_episodes", partial(play_random_episodes, seconds=0.0))
     with pytest.warns(RuntimeWarning, match="0 of 4 random episodes"):
         results = agent.play(tmp_path / "out", episodes=1, record_episodes=0, random_episodes=4)
@@ -101,7 +101,7 @@ def test_random_play_that_does_not_end_in_time_is_left_out_and_said(agent, tmp_p
     assert "random play" not in (tmp_path / "out" / "index.html").read_text().partition("</svg>")[0]
 
 
-def test_episodes_that_are_cut_off_say_so_beside_their_mean(agent, tmp_path):
+def test_an_interrupted_play_reports_the_missing_episodes(agent, tmp_path):
     out, settings = tmp_path / "out", dc.api.PlaySettings(episodes=5, record_episodes=0, random_episodes=0)
     with dc.api.Playback(agent, settings, out) as played:
         out.mkdir()
@@ -113,12 +113,12 @@ def test_episodes_that_are_cut_off_say_so_beside_their_mean(agent, tmp_path):
     assert played.shortfall in (out / "index.html").read_text()
 
 
-def test_a_loaded_agent_plays_as_the_trained_one(agent, folder):
+def test_a_loaded_agent_plays_like_the_trained_one(agent, folder):
     loaded = dc.load(folder / agent.source)
     assert loaded.play(episodes=2, seed=9).scores == agent.play(episodes=2, seed=9).scores
 
 
-def test_a_callback_sees_the_run_and_may_stop_it(tmp_path, monkeypatch):
+def test_a_callback_sees_the_status_and_can_stop_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     seen = []
 
@@ -127,7 +127,7 @@ def test_a_callback_sees_the_run_and_may_stop_it(tmp_path, monkeypatch):
         return status.frames > 500
 
     agent = dc.train("CartPole-v1", callback=stop, frames=10_000_000, name="mine", **QUICK)
-    assert len(agent.evaluations) == 1  # as at every end
+    assert len(agent.evaluations) == 1  # the one at the end of every run
     assert 500 < agent.record.counters.frames < 10_000_000
     assert all(isinstance(status, dc.Status) for status in seen)
     assert agent.folder.name.startswith("mine-seed3-")
@@ -137,14 +137,14 @@ def test_a_callback_sees_the_run_and_may_stop_it(tmp_path, monkeypatch):
 
 
 def make_cart():
-    """An environment of two layers that no registry knows: rewards count twice, and episodes end after 30 steps."""
+    """An unregistered environment with two wrappers: rewards are doubled, and episodes end after 30 steps."""
     env = gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1").unwrapped, lambda reward: 2 * reward)
     return gymnasium.wrappers.TimeLimit(env, 30)
 
 
 @pytest.fixture(scope="module")
 def cart(folder):
-    """An agent of environments that a function makes, with what its run called meanwhile."""
+    """An agent trained on environments from a function, with what the run passed to its hooks."""
     evaluations, saved = [], []
     hooks = {"on_evaluation": evaluations.append, "on_checkpoint": saved.append}
     with pytest.MonkeyPatch.context() as patch:
@@ -152,7 +152,7 @@ def cart(folder):
         return dc.train(make_cart, frames=3000, **hooks, **QUICK), evaluations, saved
 
 
-def test_an_environment_comes_from_a_function(cart):
+def test_a_function_can_supply_the_environment(cart):
     agent, _, _ = cart
     assert agent.folder.name.startswith("CartPoleEnv-seed3-")
     assert max(point.score for point in agent.curve) <= 60
@@ -161,31 +161,31 @@ def test_an_environment_comes_from_a_function(cart):
     again = dc.resume(agent.folder, env=make_cart, frames=4000)
     newest = dc.load(again.folder / "last.ckpt", env=make_cart).record
     assert (newest.config.frames, newest.restarts) == (4000, 1)
-    other = dc.load(agent.source, scenario="CartPole-v1")  # which has the same spaces, and 500 steps
+    other = dc.load(agent.source, scenario="CartPole-v1")  # the same spaces, but 500 steps
     assert other.record.scenario.name == "cartpole"
 
 
-def test_functions_hear_of_evaluations_and_checkpoints(cart):
+def test_hooks_receive_evaluations_and_checkpoints(cart):
     agent, evaluations, saved = cart
     assert evaluations == agent.evaluations
     assert {checkpoint.path for checkpoint in saved} == {agent.folder / "last.ckpt", agent.folder / "best.ckpt"}
     assert max(checkpoint.frames for checkpoint in saved) == agent.record.counters.frames
 
 
-def test_an_agent_says_what_it_is(cart, folder):
+def test_the_repr_of_an_agent_describes_it(cart, folder):
     agent, _, _ = cart
     shown = repr(agent)
     for part in ("CartPoleEnv", agent.record.name, f"{agent.record.counters.frames:,} frames", "score", agent.source):
         assert part in shown
-    assert Path(agent.source).is_absolute()  # valid in any folder
+    assert Path(agent.source).is_absolute()  # valid from any folder
     assert "not evaluated" in repr(
         dc.api.Agent(agent.builder, agent.network, begin_run(agent.record.scenario, Config()), "x")
     )
 
 
-def test_environments_from_a_function_are_played_in_processes(tmp_path, monkeypatch):
+def test_environments_from_a_function_run_in_game_processes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    steps = 7  # the function is sent with it
+    steps = 7  # captured by the function that is sent
     make = lambda: gymnasium.wrappers.TimeLimit(gymnasium.make("CartPole-v1"), steps)  # noqa: E731  # has no name to import
     agent = dc.train(make, frames=500, game_processes=1, **QUICK)
     assert agent.play(episodes=1).scores == [7.0]
@@ -195,7 +195,7 @@ ONE, COUNT = Plain(), itertools.count(2)
 
 
 class Wide(Toy):
-    """Shows and takes more than most environments."""
+    """Has larger observation and action spaces than most environments."""
 
     def __init__(self):
         super().__init__(space=Box(-1, 1, (30_000,)), actions=4000)
@@ -205,7 +205,7 @@ class Wide(Toy):
 
 
 class Choosing(Numbers):
-    """Takes the actions of any space, of which some have as many outputs as others."""
+    """Takes any action space; different spaces can need equally many outputs."""
 
     def __init__(self, space):
         super().__init__()
@@ -215,7 +215,7 @@ class Choosing(Numbers):
 FIVE = [Discrete(5), MultiDiscrete([2, 3]), MultiDiscrete([3, 2]), Tuple((Discrete(2), Box(-1, 1, (3,))))]
 
 
-def test_actions_of_another_kind_with_the_same_outputs_are_refused(tmp_path, monkeypatch):
+def test_another_action_space_with_as_many_outputs_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = {**QUICK, "frames": 300}
     kinds = [partial(Choosing, space) for space in FIVE]
@@ -229,14 +229,14 @@ def test_actions_of_another_kind_with_the_same_outputs_are_refused(tmp_path, mon
     assert dc.resume(agent.folder, env=kinds[0], frames=600).record.actions == ((5,), 0)
 
 
-def test_a_run_with_many_choices_and_numbers_can_be_loaded(tmp_path, monkeypatch):
+def test_a_run_with_large_spaces_can_be_loaded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     agent = dc.train(Wide, frames=64, **{**QUICK, "workers": 1, "rollout_length": 2})
     assert len(dc.load(agent.source, env=Wide).actions) == 4000
 
 
 class Sealed(Plain):
-    """Has spaces that cannot be read, and cannot be closed."""
+    """Has an action space that cannot be read, and cannot be closed."""
 
     @property
     def action_space(self):
@@ -269,7 +269,7 @@ class Sealed(Plain):
         (lambda path: dc.train("basic", on_checkpoint="print"), ("on_checkpoint", "print")),
     ],
 )
-def test_mistakes_about_functions_are_one_line_and_leave_nothing(cart, tmp_path, monkeypatch, call, words):
+def test_function_mistakes_are_one_line_and_leave_no_files(cart, tmp_path, monkeypatch, call, words):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(dc.UserError) as raised:
         call(Path(cart[0].source))
@@ -278,7 +278,7 @@ def test_mistakes_about_functions_are_one_line_and_leave_nothing(cart, tmp_path,
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_a_function_that_cannot_be_sent_to_a_process_is_said(tmp_path, monkeypatch):
+def test_a_function_that_cannot_be_pickled_is_an_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lock = threading.Lock()
     with pytest.raises(dc.UserError, match=r"game_processes.*Plain\(\).*lock"):
@@ -286,7 +286,7 @@ def test_a_function_that_cannot_be_sent_to_a_process_is_said(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("name", ["callback", "on_evaluation", "on_checkpoint"])
-def test_an_exception_in_a_function_ends_the_run_saved(name, tmp_path, monkeypatch):
+def test_an_exception_in_a_hook_ends_the_run_and_saves_it(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def fail(event):
@@ -301,20 +301,21 @@ def test_an_exception_in_a_function_ends_the_run_saved(name, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("name", ["on_evaluation", "on_checkpoint"])
-def test_each_function_may_end_the_run(name, tmp_path, monkeypatch):
+def test_each_hook_can_end_the_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     often = {**QUICK, "evaluate_every": 0.1, "checkpoint_every": 0.1}
     dc.train("CartPole-v1", frames=1_000_000, **{name: lambda event: event.frames > 200}, **often)
+    assert 200 < dc.load("models/last.ckpt").record.counters.frames < 1_000_000
 
 
 @pytest.mark.parametrize(("progress", "shown"), [(True, True), (None, False), (False, False)])
-def test_progress_is_shown_on_request_and_never_by_default_in_a_pipe(progress, shown, tmp_path, monkeypatch, capfd):
+def test_progress_in_a_pipe_is_shown_only_on_request(progress, shown, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     dc.train("CartPole-v1", frames=300, progress=progress, **QUICK)
     assert ("frames 3" in capfd.readouterr().out) == shown
 
 
-def test_a_run_with_a_dict_of_everything_learns_and_says_once_what_is_left_out(tmp_path, monkeypatch, capfd):
+def test_a_dict_space_trains_and_unused_parts_are_printed_once(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     agent = dc.train(Rover, frames=300, progress=True, gif_overlay="plain", **QUICK)
     assert capfd.readouterr().out.count("left out: task (Text)") == 1
@@ -338,7 +339,7 @@ def test_a_run_with_a_dict_of_everything_learns_and_says_once_what_is_left_out(t
         (lambda: dc.resume("nothing"), "there is no such run in models"),
     ],
 )
-def test_mistakes_are_one_line_and_leave_nothing(tmp_path, monkeypatch, call, message):
+def test_mistakes_are_one_line_and_leave_no_files(tmp_path, monkeypatch, call, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(dc.UserError) as raised:
         call()
@@ -346,7 +347,7 @@ def test_mistakes_are_one_line_and_leave_nothing(tmp_path, monkeypatch, call, me
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_whose_record_is_damaged_names_the_newest_whole_checkpoint(agent, tmp_path):
+def test_a_damaged_run_names_the_newest_whole_checkpoint(agent, tmp_path):
     whole = agent.folder / "last.ckpt"
     (tmp_path / "frames-000000000001.ckpt").write_bytes(whole.read_bytes())
     (tmp_path / "last.ckpt").write_bytes(whole.read_bytes()[:5_000])
@@ -354,12 +355,12 @@ def test_a_run_whose_record_is_damaged_names_the_newest_whole_checkpoint(agent, 
         dc.resume(tmp_path)
 
 
-def test_a_wrong_setting_of_playing_is_one_line(agent):
+def test_an_unknown_play_setting_is_an_error(agent):
     with pytest.raises(dc.UserError, match="unknown setting 'episode'"):
         agent.play(episode=3)
 
 
-def test_the_import_is_light_and_knows_its_names():
+def test_the_import_is_light_and_lists_its_names():
     code = "import doom_a3c, sys; print('tensorflow' in sys.modules, 'vizdoom' in sys.modules, *dir(doom_a3c))"
     output = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert output.split() == ["False", "False", *sorted([*dc.__all__, "parallel_env"])]
@@ -369,10 +370,10 @@ def test_the_import_is_light_and_knows_its_names():
 
 @pytest.mark.process
 @pytest.mark.parametrize("page", ["README.md", "docs/api.md"])
-def test_the_python_of_a_page_runs_as_it_stands_in_any_folder(page, tmp_path):
+def test_the_python_code_on_a_page_runs_in_any_folder(page, tmp_path):
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    own = [block for block in blocks if "stable_baselines3" not in block]  # tests/test_peers.py has that one
-    code = "".join(own).replace("minutes=1", "minutes=0.006, evaluation_episodes=1, workers=2, envs_per_worker=4")
+    runnable = [block for block in blocks if "stable_baselines3" not in block]  # tests/test_peers.py has that one
+    code = "".join(runnable).replace("minutes=1", "minutes=0.006, evaluation_episodes=1, workers=2, envs_per_worker=4")
     assert "dc.train(" in code
     result = subprocess.run(
         [sys.executable, "-c", code],
@@ -402,7 +403,7 @@ def test_an_empty_name_is_refused(call, named):
         call()
 
 
-def test_an_empty_folder_to_play_into_is_refused(agent, folder, monkeypatch):
+def test_an_empty_output_folder_name_is_refused(agent, folder, monkeypatch):
     monkeypatch.chdir(folder)
     before = sorted(os.listdir())
     with pytest.raises(dc.UserError, match="out: it is empty"):
@@ -410,7 +411,7 @@ def test_an_empty_folder_to_play_into_is_refused(agent, folder, monkeypatch):
     assert sorted(os.listdir()) == before
 
 
-def test_names_of_stable_baselines3_have_a_hint(agent):
+def test_stable_baselines3_names_get_a_hint(agent):
     with pytest.raises(AttributeError, match=r"'predict': use agent\.act\("):
         agent.predict(None)
     with pytest.raises(AttributeError, match=r"'PPO': use doom_a3c\.train\("):
@@ -418,7 +419,7 @@ def test_names_of_stable_baselines3_have_a_hint(agent):
     assert not hasattr(agent, "nonsense")
 
 
-def test_every_folder_may_be_a_path(tmp_path, monkeypatch):
+def test_folders_can_be_path_objects(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folders = {f"{name}_dir": tmp_path / name for name in ("models", "frames", "logs")}
     agent = dc.train(Path("cartpole"), frames=300, **folders, **{**QUICK, "evaluation_episodes": 1})

@@ -1,4 +1,4 @@
-"""Atari games on the real Arcade Learning Environment: observations, and the determinism of episodes."""
+"""Atari games on the real Arcade Learning Environment: observations and deterministic episodes."""
 
 import itertools
 
@@ -18,11 +18,11 @@ from doom_a3c.settings.interface import LIFE_LOST
 
 @pytest.fixture
 def play(closing):
-    """Makes games; closes them."""
+    """Makes games and closes them afterwards."""
     return lambda *arguments, **named: closing(games(*arguments, **named))
 
 
-# What is seen
+# Observations
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def play(closing):
         Observation(stack=1, color=True, size=(50, 70)),
     ],
 )
-def test_observations_are_the_emulators_with_the_frames_as_channels(play, observation):
-    game = {"max_frames": 120, "fire_on_reset": False}  # which changes actions
+def test_observations_match_the_emulator_with_frames_as_channels(play, observation):
+    game = {"max_frames": 120, "fire_on_reset": False}  # firing would change the actions
     env = play(count=2, observation=observation, **game)
     raw = _make_games(spec("Breakout", **game), observation, 2)
     colors = 3 if observation.color else 1
@@ -47,7 +47,7 @@ def test_observations_are_the_emulators_with_the_frames_as_channels(play, observ
     ages = np.zeros(2, int)
 
     def agree(seen, frames):
-        """The emulator's stack begins with zeros, ours with the first frame."""
+        """The emulator's stack starts with zeros, ours with copies of the first frame."""
         assert (seen.dtype, seen.shape) == (np.uint8, (2, *shape))
         for game, index in itertools.product(range(2), range(observation.stack)):
             channels = seen[game, ..., index * colors : (index + 1) * colors]
@@ -94,7 +94,7 @@ def test_an_observation_is_not_changed_by_the_next_step(play, observation):
     np.testing.assert_array_equal(first, copy)
 
 
-def test_the_picture_is_what_the_network_sees_twice_as_large(play):
+def test_the_picture_is_the_network_input_at_twice_the_size(play):
     for color in (False, True):
         env = play(observation=Observation(stack=2, color=color), max_frames=40)
         seen, _ = env.reset(seed=1)
@@ -111,10 +111,10 @@ def test_the_picture_is_what_the_network_sees_twice_as_large(play):
         np.testing.assert_array_equal(env.picture()[::2, ::2], newest)
 
 
-# What decides an episode
+# Determinism and the course of an episode
 
 
-def test_seed_and_actions_decide_everything(play):
+def test_seed_and_actions_determine_the_episode(play):
     env, decisions = play("SpaceInvaders", noop_max=30), some(120, choices=6)
     seen, paid = course(env, 3, decisions)
     again = course(env, 3, decisions)
@@ -124,7 +124,7 @@ def test_seed_and_actions_decide_everything(play):
     assert (course(env, 3, some(120, choices=6, seed=1))[0] != seen).any()
 
 
-def test_a_game_does_not_depend_on_those_beside_it(play):
+def test_a_game_is_independent_of_the_others_in_its_vector(play):
     decisions, seeds = some(30, 5), np.array([5, 6, 7, 2**32 - 1, 9], np.uint32)
     together, paid = course(play(count=5, noop_max=30), seeds, decisions)
     for game in (0, 3):
@@ -136,16 +136,16 @@ def test_a_game_does_not_depend_on_those_beside_it(play):
     np.testing.assert_array_equal(consecutive, together[:, :3])
 
 
-def test_sticky_actions_change_the_course(play):
+def test_sticky_actions_change_the_episode(play):
     left, right = np.full(60, 3), np.full(60, 2)
     free, sticky, stuck = (play(sticky_actions=probability) for probability in (0.0, 0.25, 1.0))
     assert (course(free, 1, some(60))[0] != course(sticky, 1, some(60))[0]).any()
     np.testing.assert_array_equal(course(sticky, 1, some(60))[0], course(sticky, 1, some(60))[0])
     assert (course(free, 1, left)[0] != course(free, 1, right)[0]).any()
-    np.testing.assert_array_equal(course(stuck, 1, left)[0], course(stuck, 1, right)[0])  # the last action, for ever
+    np.testing.assert_array_equal(course(stuck, 1, left)[0], course(stuck, 1, right)[0])  # repeats the last action forever
 
 
-def test_no_ops_move_the_start(play):
+def test_no_ops_vary_the_starting_frame(play):
     def starts(noop_max):
         return set(play(count=6, noop_max=noop_max).reset(seed=0)[1]["episode_frame_number"].tolist())
 
@@ -155,7 +155,7 @@ def test_no_ops_move_the_start(play):
 
 
 @pytest.mark.parametrize("life_loss", [False, True])
-def test_fire_starts_the_ball_of_every_life(play, life_loss):
+def test_fire_on_reset_launches_the_ball_in_every_life(play, life_loss):
     lives = []
     for fire in (False, True):
         env = play(count=2, fire_on_reset=fire, life_loss_terminates=life_loss)
@@ -163,10 +163,10 @@ def test_fire_starts_the_ball_of_every_life(play, life_loss):
         lives.append([env.step(np.array([0, 2]))[4]["lives"] for _ in range(130)])
     assert (np.array(lives[0]) == 5).all()  # nothing happens until the player fires
     assert sorted(set(np.ravel(lives[1]).tolist())) == [1, 2, 3, 4, 5]
-    assert (np.diff(np.array(lives[1])[:, 0]) > 0).sum() == 1  # it has lost all five, and begun anew
+    assert (np.diff(np.array(lives[1])[:, 0]) > 0).sum() == 1  # it lost all five, and a new game began
 
 
-def test_a_reset_forgets_the_life_that_was_lost(play):
+def test_a_reset_after_a_lost_life_starts_a_fresh_game(play):
     env = play(life_loss_terminates=True)
     env.reset(seed=1)
     for _ in range(60):
@@ -177,13 +177,13 @@ def test_a_reset_forgets_the_life_that_was_lost(play):
 
 
 @pytest.mark.parametrize(("full", "names"), [(False, 4), (True, 18)])
-def test_actions_are_what_their_names_say(play, full, names):
+def test_actions_do_what_their_names_say(play, full, names):
     env = play(full_actions=full)
     known = list_actions(spec("Breakout", full_actions=full))
     assert len(known) == len(set(known)) == env.single_action_space.n == names
 
     def paddle(action):
-        """Returns the column of the paddle, the only thing in these rows, after some decisions."""
+        """Returns the paddle's column after a few decisions; these rows show nothing else."""
         env.reset(seed=1)
         for _ in range(4):
             seen = env.step(np.array([known.index(action)]))[0]
@@ -200,13 +200,13 @@ def test_a_step_lasts_frame_skip_frames(play):
         assert frames == [first + frame_skip * (i + 1) for i in range(5)]
 
 
-# Mistakes
+# Errors
 
 
 @pytest.mark.parametrize(
     ("typed", "meant"), [("ALE/Pogn-v5", "ALE/Pong-v5"), ("ALE/Pong-v4", "ALE/Pong-v5"), ("ALE/QBert-v5", "ALE/Qbert-v5")]
 )
-def test_an_unknown_game_names_the_nearest(typed, meant):
+def test_an_unknown_game_suggests_the_closest_name(typed, meant):
     for call in (lambda: list_actions(AtariSpec(id=typed)), lambda: Builder(catalog.find(typed), Config())):
         message = complaint(call)
         assert typed in message

@@ -1,4 +1,4 @@
-"""Atari games on the real Arcade Learning Environment: rewards, ends of episodes and recordings."""
+"""Atari games on the real Arcade Learning Environment: rewards, episode ends and recordings."""
 
 import itertools
 
@@ -18,11 +18,11 @@ from doom_a3c.settings.interface import LIFE_LOST
 
 @pytest.fixture
 def play(closing):
-    """Makes games; closes them."""
+    """Makes games; closes them afterwards."""
     return lambda *arguments, **named: closing(games(*arguments, **named))
 
 
-def test_rewards_are_the_games_own(play):
+def test_rewards_are_raw_game_points(play):
     env = play("SpaceInvaders", count=2)
     _, paid = course(env, 1, some(300, 2, choices=6))
     assert paid.dtype == np.float64
@@ -30,7 +30,7 @@ def test_rewards_are_the_games_own(play):
     assert all(reward % 5 == 0 for reward in paid.flat)
 
 
-def test_a_lost_life_counts_as_an_end_for_learning_alone(play):
+def test_a_lost_life_is_an_end_only_for_learning(play):
     env = play(count=2, life_loss_terminates=True)
     seen, infos = env.reset(seed=1)
     lives, lost, ends = infos["lives"].copy(), 0, 0
@@ -40,15 +40,15 @@ def test_a_lost_life_counts_as_an_end_for_learning_alone(play):
         before, (seen, _, terminated, truncated, infos) = seen, env.step(np.array([1, random.integers(4)]))
         over = terminated | truncated
         np.testing.assert_array_equal(infos[LIFE_LOST], (infos["lives"] < lives) & ~over)
-        goes_on = ~over
-        np.testing.assert_array_equal(seen[goes_on][..., :-1], before[goes_on][..., 1:])  # nothing is reset
+        continues = ~over
+        np.testing.assert_array_equal(seen[continues][..., :-1], before[continues][..., 1:])  # nothing is reset
         lives, lost, ends = infos["lives"].copy(), lost + infos[LIFE_LOST], ends + over
     assert ends.min() >= 1
     assert (lost >= 4 * ends).all()  # five lives, and the last one ends the game
     assert (lost < 4 * (ends + 1) + 1).all()
 
 
-def test_without_life_loss_there_is_no_such_key(play):
+def test_infos_have_no_life_lost_key_without_the_setting(play):
     env = play()
     env.reset(seed=1)
     infos = [env.step(np.array([1]))[4] for _ in range(130)]
@@ -70,7 +70,7 @@ class Firing:
         return Decision(logits, np.zeros(len(resets), np.float32), (), 0)
 
 
-def test_an_actors_episode_is_the_whole_game_in_which_lost_lives_are_ends(play):
+def test_an_actors_episode_spans_all_lives_with_ends_between(play):
     env = play(life_loss_terminates=True)
     env.reset(seed=np.random.SeedSequence(3).generate_state(1))
     length = 1 + next(t for t in itertools.count() if env.step(np.array([1]))[2][0])
@@ -81,7 +81,7 @@ def test_an_actors_episode_is_the_whole_game_in_which_lost_lives_are_ends(play):
     assert episode.length == length
     assert rollout.ends.sum() == 5
     np.testing.assert_array_equal(rollout.discounts, np.where(rollout.ends, np.float32(0), np.float32(0.9)))
-    assert np.flatnonzero(rollout.resets).tolist() == [0, length]  # the recurrent state outlives a life
+    assert np.flatnonzero(rollout.resets).tolist() == [0, length]  # the recurrent state survives a lost life
 
 
 @pytest.mark.parametrize(("max_frames", "frame_skip", "decisions"), [(200, 4, 50), (203, 4, 51), (50, 1, 50)])
@@ -103,7 +103,7 @@ def test_a_finished_game_is_a_termination(play):
     assert (terminated[0], truncated[0]) == (True, False)
 
 
-def test_the_final_observation_is_the_episodes_own(play):
+def test_the_final_observation_belongs_to_the_ended_episode(play):
     env = play(max_frames=300)
     env.reset(seed=1)
     random = np.random.default_rng(0)
@@ -113,14 +113,14 @@ def test_the_final_observation_is_the_episodes_own(play):
     np.testing.assert_array_equal(final[..., :-1], before[0, ..., 1:])
     assert (final != seen[0]).any()
     fresh, _ = play(max_frames=300).reset(seed=1)
-    np.testing.assert_array_equal(seen, fresh)  # without no-ops all episodes begin alike
+    np.testing.assert_array_equal(seen, fresh)  # without no-ops all episodes start alike
 
 
 @pytest.mark.parametrize(("name", "choices"), [("Pong", 6), ("Breakout", 4)])
 def test_the_recorder_shows_the_same_episode_in_colour(play, name, choices):
     large = Observation(size=(210, 160), color=True)
     game = {"max_frames": 600, "noop_max": 30, "sticky_actions": 0.25, "life_loss_terminates": True}
-    recorder = AtariVideoRecorder(spec(name, **game, max_pool=False))  # it shows both frames all the same
+    recorder = AtariVideoRecorder(spec(name, **game, max_pool=False))  # it shows both frames anyway
     assert recorder.pictures_per_second == 15
     seen_small, seen_large = play(name, **game), play(name, observation=large, **game)
     scores = []
@@ -147,7 +147,7 @@ def test_the_recorder_shows_the_same_episode_in_colour(play, name, choices):
     recorder.close()
 
 
-def test_the_recorder_takes_every_seed_that_the_games_take(play):
+def test_the_recorder_accepts_every_seed_the_games_accept(play):
     env, recorder = (
         play(observation=Observation(size=(210, 160), color=True), noop_max=30),
         AtariVideoRecorder(spec("Breakout", noop_max=30)),
@@ -158,7 +158,7 @@ def test_the_recorder_takes_every_seed_that_the_games_take(play):
     recorder.close()
 
 
-def test_beginning_again_leaves_the_other_games_where_they_are(play):
+def test_begin_again_restarts_one_game_and_not_the_others(play):
     env, other, fresh = (play(count=count, noop_max=30) for count in (2, 2, 1))
     actions = some(40, 2)
     course(env, 1, actions)

@@ -24,7 +24,7 @@ def check(root, tmp_path):
     return run
 
 
-def test_a_large_binary_must_be_listed_as_it_is(check, tmp_path):
+def test_a_new_or_changed_large_binary_must_be_listed(check, tmp_path):
     film = tmp_path / "film of a run.gif"
     film.write_bytes(LARGE)
     status, message = check()
@@ -52,7 +52,7 @@ def test_small_binaries_long_texts_and_ignored_files_pass(check, tmp_path):
     assert check() == (0, "")
 
 
-def test_a_listed_binary_that_is_gone_leaves_the_list(check, tmp_path):
+def test_a_deleted_binary_must_be_removed_from_the_list(check, tmp_path):
     (tmp_path / "film.gif").write_bytes(LARGE)
     check("--update")
     (tmp_path / "film.gif").unlink()

@@ -1,4 +1,4 @@
-"""The benchmarks of learning: one cut off goes on, one that is finished is not done again, and what their pages tell."""
+"""Learning benchmarks: interrupted trainings resume, finished ones are skipped, and what their pages show."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from doom_a3c.settings.games import GameSettings
 
 pytestmark = pytest.mark.tools
 
-# The benchmark itself, but for where it keeps its results and that it writes no pages.
+# The benchmark itself, except that its results go elsewhere and it writes no pages.
 CAMPAIGN = """
 from pathlib import Path
 from benchmarks import learning
@@ -42,7 +42,7 @@ from benchmarks.common import command, learned
 learned.LEARNED, learning.write_pages = Path("learned.jsonl"), lambda work: None
 command.run_command("learning", learning.main)
 """
-FRAMES = 40_000  # many more than are played until there is a gif, and until every game has ended again
+FRAMES = 40_000  # far more than it takes to make a gif and for every game to end again
 FLAGS = ("cartpole", "--seeds", "3", "--share", str(FRAMES / PLANS["cartpole"].rate / PLANS["cartpole"].minutes))
 
 
@@ -51,7 +51,7 @@ def campaign(folder):
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
 
-def test_a_training_that_is_cut_off_goes_on_and_a_finished_one_is_not_done_again(tmp_path):
+def test_interrupted_training_resumes_and_finished_is_skipped(tmp_path):
     folder = learning.training_folder(tmp_path / "learning", "cartpole", 3, FRAMES)
     first = campaign(tmp_path)
     until(lambda: list(folder.glob("frames/*/*.gif")), "the first episode's gif", seconds=90)
@@ -81,7 +81,7 @@ def test_a_training_that_is_cut_off_goes_on_and_a_finished_one_is_not_done_again
     assert "are done already" in again.communicate(timeout=90)[0]
     assert (tmp_path / "learned.jsonl").read_text().splitlines() == [line]
 
-    # As one is that was cut off in its last evaluation: all frames are played.
+    # As if it was interrupted in its last evaluation, with all frames played.
     (tmp_path / "learned.jsonl").unlink()
     (folder / "ended").unlink()
     assert campaign(tmp_path).communicate(timeout=90)[1] == ""
@@ -97,12 +97,12 @@ def row_of(one):
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-def test_a_row_tells_the_named_policy_against_the_target_and_how_the_score_has_held():
+def test_a_row_shows_the_target_verdict_and_score_retention():
     row = row_of(training(curve=[(10, 5.0), (20, 20.0), (30, 25.0), (40, 20.0), (50, 26.0)]))
     assert row[:5] == ["pong", "1", "0.0M of 16.2M", "3.0", "2"]
     assert row[5].startswith("19.0 (")
     assert row[6].startswith("21.1 (")
-    assert row[7:] == ["sample", "-20.0", "20: not met", "80%", "abc"]  # of two games, whose interval is wide
+    assert row[7:] == ["sample", "-20.0", "20: not met", "80%", "abc"]  # two games give a wide interval
     assert row_of(training(sample=[21.0, 21.2] * 10))[-3:] == ["20: met", "-", "abc"]
     assert row_of(training("freedoom1"))[-3:] == ["-", "-", "abc"]
 
@@ -110,22 +110,22 @@ def test_a_row_tells_the_named_policy_against_the_target_and_how_the_score_has_h
 @pytest.mark.parametrize(
     ("policy", "greedy", "sample", "verdict"),
     [
-        ("greedy", [19.0, 19.2], [21.0, 21.2], "not met"),  # the other policy, which would, has not been named
+        ("greedy", [19.0, 19.2], [21.0, 21.2], "not met"),  # the other policy would, but is not the named one
         ("sample", [19.0, 19.2], [21.0, 21.2], "met"),
-        ("sample", [21.0, 21.2], [16.0, 25.0], "not met"),  # the mean would, the interval reaches below
+        ("sample", [21.0, 21.2], [16.0, 25.0], "not met"),  # the mean would, but the interval reaches below
         ("greedy", [20.0], [0.0], "met"),  # equal scores
         ("greedy", [19.0], [21.0], "not met"),
-        (None, [19.0, 19.2], [21.0, 21.2], "by one policy alone"),  # a line of before policies were kept
+        (None, [19.0, 19.2], [21.0, 21.2], "by one policy alone"),  # a line from before policies were recorded
         (None, [21.0, 21.2], [21.0, 21.2], "met"),
         (None, [19.0, 19.2], [19.0, 19.2], "not met"),
     ],
 )
-def test_a_target_is_met_by_the_lower_end_of_the_policy_that_the_checkpoint_names(policy, greedy, sample, verdict):
+def test_the_verdict_uses_the_named_policys_lower_bound(policy, greedy, sample, verdict):
     one = training(greedy=greedy * 20, sample=sample * 20, policy=policy)
     assert one.verdict(20.0) == verdict
 
 
-def test_how_many_times_random_play_there_is_takes_the_named_policy_and_not_the_better_one():
+def test_times_random_uses_the_named_policy_not_the_better_one():
     def times(policy, random=(1.0, 3.0)):
         return own_wads.format_times_random(own_wads.Learned("arena", 1, 5, 9, "abc", [4.0], [8.0], list(random), policy))
 
@@ -133,11 +133,11 @@ def test_how_many_times_random_play_there_is_takes_the_named_policy_and_not_the_
     assert times("greedy", ()) == "-"
 
 
-def test_the_newest_training_of_a_seed_counts_and_the_best_of_a_games(monkeypatch):
+def test_pages_show_the_newest_run_per_seed_and_find_the_best(monkeypatch):
     ones = [
         training(commit="old"),
         training(seed=2, sample=(21.5, 21.5)),
-        training(greedy=(99.0, 99.0), commit="new"),  # which is not its policy
+        training(greedy=(99.0, 99.0), commit="new"),  # greedy is not its policy
         training("breakout"),
     ]
     monkeypatch.setattr(learned, "read_learned", lambda: ones)
@@ -152,7 +152,7 @@ def test_the_newest_training_of_a_seed_counts_and_the_best_of_a_games(monkeypatc
     assert learning.find_best([]) is None
 
 
-def test_an_ablation_tells_its_seeds_in_order_with_the_interval_of_their_mean():
+def test_an_ablation_row_lists_seeds_in_order_with_an_interval():
     found = [
         Measured("basic", "two passes", seed, 600_000, mean, at, faults, commit)
         for seed, mean, at, faults, commit in (
@@ -170,13 +170,13 @@ def test_an_ablation_tells_its_seeds_in_order_with_the_interval_of_their_mean():
     ]  # 4.303 / sqrt(3)
 
 
-def test_variants_that_were_taken_out_are_not_shown():
+def test_removed_variants_are_not_shown():
     found = [Measured("basic", variant, 1, 600_000, 20.0, None, 0, "abc") for variant in ("taken out", "two passes")]
     rows = [line.split(" | ")[0] for line in ablations.list_page_lines(found) if line.endswith("| abc |")]
     assert rows == ["| two passes"]
 
 
-def test_a_variant_that_fails_is_told_and_the_others_are_measured(tmp_path, monkeypatch, capsys):
+def test_a_failed_variant_is_reported_and_the_rest_are_measured(tmp_path, monkeypatch, capsys):
     def measure(game, variant, seed):
         if variant == "two passes":
             raise subprocess.CalledProcessError(1, "train.py")
@@ -192,7 +192,7 @@ def test_a_variant_that_fails_is_told_and_the_others_are_measured(tmp_path, monk
     assert [one.variant for one in ablations.read_measured()] == ["no KL target"]
 
 
-def test_a_line_of_results_that_is_half_written_is_told(tmp_path):
+def test_a_half_written_line_of_results_raises(tmp_path):
     path = tmp_path / "some.jsonl"
     results.append_result(path, {"game": "basic"})
     assert results.read_results(path) == [{"game": "basic"}]
@@ -203,7 +203,7 @@ def test_a_line_of_results_that_is_half_written_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("variant", ablations.VARIANTS)
-def test_the_flags_of_an_ablation_are_a_training(variant, tmp_path):
+def test_ablation_flags_configure_a_training_run(variant, tmp_path):
     parser = make_flag_parser("train.py", "", Config, GameSettings, Options)
     for game in ablations.ONLY.get(variant, ablations.PARTS):
         flags = parser.parse([str(each) for each in ablations.make_flags(game, variant, 3, tmp_path)])
@@ -213,7 +213,7 @@ def test_the_flags_of_an_ablation_are_a_training(variant, tmp_path):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A folder in which the benchmark of models puts them, of games that play two episodes each."""
+    """A folder for the models of the pretrained benchmark, which plays only two episodes."""
     folder = tmp_path / "models" / "pretrained"
     folder.parent.mkdir()
     for name, value in {"ROOT": tmp_path, "FOLDER": folder, "EPISODES": 2}.items():
@@ -227,7 +227,7 @@ def files_of(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_is_what_it_has_played(project, monkeypatch):
+def test_the_best_seed_becomes_a_stripped_model_with_a_card(project, monkeypatch):
     ones = [training("cartpole", seed, (score,), (score,)) for seed, score in ((1, 20.0), (2, 30.0))]
     monkeypatch.setattr(pretrained, "select_shown_trainings", lambda: ones)
     source = learning.training_folder(project / "learning", "cartpole", 2, 100) / "models" / "best.ckpt"
@@ -237,7 +237,7 @@ def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_i
 
     def play_episodes(model, folder, episodes, seed):
         assert not set(range(seed, seed + episodes)) & set(range(FIRST_SEED, FIRST_SEED + 50))
-        assert load(model).variables.keys() < load(source).variables.keys()  # the file that comes with the project
+        assert load(model).variables.keys() < load(source).variables.keys()  # the file that ships with the project
         return played.setdefault("scores", learning.play_episodes(model, folder, episodes, seed))
 
     monkeypatch.setattr(pretrained, "play_episodes", play_episodes)
@@ -245,7 +245,7 @@ def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_i
     model = models.find_model("cartpole")
     (variables, record), (whole, _) = load(model), load(source)
     assert variables.keys() == {variable_name(each) for each in TrainedAgent.load(source).network.parameters}
-    assert variables.keys() < whole.keys()  # but for the optimizer's
+    assert variables.keys() < whole.keys()  # without the optimizer's variables
     for name, value in variables.items():
         np.testing.assert_array_equal(value, whole[name].astype(np.float16))
     assert {array.dtype for array in load_file(model).values()} == {np.dtype(np.float16)}
@@ -260,8 +260,8 @@ def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_i
         assert getattr(card, policy) == [statistics.mean(scores), statistics.pstdev(scores)]
     assert 8 <= card.random[0] < 100
     row = next(line for line in (project / "models" / "README.md").read_text().splitlines() if "| cartpole |" in line)
-    told = [pretrained.format_interval(*each, 2) for each in (card.greedy, card.sample, card.random)]
-    assert [cell.strip() for cell in row.split("|")][1:5] == ["cartpole", *told]
+    intervals = [pretrained.format_interval(*each, 2) for each in (card.greedy, card.sample, card.random)]
+    assert [cell.strip() for cell in row.split("|")][1:5] == ["cartpole", *intervals]
 
     model.write_bytes(b"older")
     before = files_of(project / "models")
@@ -269,14 +269,14 @@ def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_i
         patch.setattr(pretrained, "play_episodes", interrupted)
         with pytest.raises(KeyboardInterrupt):
             pretrained.main()
-    assert files_of(project / "models") == before  # the old pair, and nothing half made
+    assert files_of(project / "models") == before  # the old pair and no partial files
 
 
 def interrupted(*arguments):
     raise KeyboardInterrupt
 
 
-def test_a_model_whose_training_lies_elsewhere_stays_as_it_is(project, monkeypatch, capsys):
+def test_a_model_without_its_training_here_is_left_unchanged(project, monkeypatch, capsys):
     monkeypatch.setattr(pretrained, "select_shown_trainings", lambda: [training("cartpole")])
     pretrained.FOLDER.mkdir()
     (pretrained.FOLDER / "cartpole.ckpt").write_bytes(b"older")
@@ -286,7 +286,7 @@ def test_a_model_whose_training_lies_elsewhere_stays_as_it_is(project, monkeypat
     assert not (pretrained.FOLDER / models.CARDS).exists()
 
 
-def test_the_suites_score_is_the_interquartile_mean_of_normalized_scores():
+def test_the_suite_score_is_the_iqm_of_normalized_scores():
     scores = {"take_cover": 0.5, "deathmatch": 1.0, "my_way_home": 0.0, "basic": 0.75}
     ones = []
     for level, share in scores.items():
@@ -295,7 +295,7 @@ def test_the_suites_score_is_the_interquartile_mean_of_normalized_scores():
         ones += [suite.Measured(level, "recipe", seed, 1000, score, 1.0, "abc") for seed in (1, 2)]
     assert [one.normalized for one in ones[::2]] == pytest.approx(list(scores.values()))
     mean, low, high = suite.find_interval({level: [share, share] for level, share in scores.items()})
-    assert (mean, low, high) == pytest.approx((0.625, 0.625, 0.625)), "without the best and the worst quarter"
+    assert (mean, low, high) == pytest.approx((0.625, 0.625, 0.625)), "the best and worst quarters are dropped"
     _, low, high = suite.find_interval({"one": [0.0, 1.0], "other": [0.0, 1.0]})
     assert (low, high) == (0, 1)
     lines = list(suite.list_page_lines(ones))
@@ -303,7 +303,7 @@ def test_the_suites_score_is_the_interquartile_mean_of_normalized_scores():
     assert "| **IQM** | 0.62 (0.62 to 0.62) |" in lines
 
 
-def test_a_level_of_the_suite_is_found_without_its_file(tmp_path):
+def test_a_suite_level_is_found_as_an_unknown_scenario(tmp_path):
     plain = find(str(suite.write_scenario("deathmatch", suite.RECIPE, tmp_path)))
     heads = find(str(suite.write_scenario("deathmatch", "heads", tmp_path)))
     assert (plain.name, heads.name) == ("unknown_deathmatch", "unknown_deathmatch")
@@ -313,7 +313,7 @@ def test_a_level_of_the_suite_is_found_without_its_file(tmp_path):
     assert plain.training == heads.training
 
 
-def test_cores_are_a_row_each():
+def test_each_core_gets_one_row():
     found = [
         cores.Measured("t_maze", core, seed, 10, 0.5 * seed, 20.0, "abc") for core in ("gru", "none") for seed in (2, 1)
     ]
@@ -321,7 +321,7 @@ def test_cores_are_a_row_each():
     assert rows == [f"| t_maze | 10 | {core} | 0.50 (1), 1.00 (2) | 0.75 | 20 |" for core in ("gru", "none")]
 
 
-def test_a_card_has_the_standing_of_its_matches(tmp_path):
+def test_a_card_shows_the_standing_in_its_matches(tmp_path):
     assert pretrained.read_standing(tmp_path) == ""
     (tmp_path / "summary.json").write_text('{"scores": [1.0]}')
     assert pretrained.read_standing(tmp_path) == ""

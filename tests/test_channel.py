@@ -1,4 +1,4 @@
-"""What threads hand to each other: order, waiting on either side, and the end."""
+"""Channels between threads: order, blocking on either side, and closing."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.thread_group import ClosedError
 
 
-def test_a_channel_keeps_the_order_and_hands_out_at_most_high():
+def test_take_keeps_the_order_and_returns_at_most_high_items():
     channel = Channel(10)
     for item in range(5):
         channel.put(item)
@@ -19,7 +19,7 @@ def test_a_channel_keeps_the_order_and_hands_out_at_most_high():
     assert len(channel) == 0
 
 
-def test_a_put_waits_until_there_is_room():
+def test_put_waits_for_room():
     channel = Channel(2)
     channel.put(0)
     channel.put(1)
@@ -32,7 +32,7 @@ def test_a_put_waits_until_there_is_room():
     assert channel.take(1, 3) == [1, 2]
 
 
-def test_a_take_waits_for_low():
+def test_take_waits_for_low_items():
     channel = Channel(5)
     channel.put(0)
     thread, results = caught(channel.take, 3, 4)
@@ -43,7 +43,7 @@ def test_a_take_waits_for_low():
     assert results == [[0, 1, 2]]
 
 
-def test_an_offer_never_waits_and_tells_whether_there_was_room():
+def test_offer_never_waits_and_returns_whether_it_succeeded():
     channel = Channel(1)
     assert channel.offer(0)
     assert not channel.offer(1)
@@ -53,9 +53,9 @@ def test_an_offer_never_waits_and_tells_whether_there_was_room():
     assert not channel.offer(3)
 
 
-def test_waiting_for_room_ends_with_room_or_the_end_or_the_time():
+def test_wait_for_room_ends_on_room_closing_or_timeout():
     channel = Channel(1)
-    channel.wait_for_room(60.0)  # there is some
+    channel.wait_for_room(60.0)  # there is room already
     channel.put(0)
     channel.wait_for_room(0.01)
     thread, _ = caught(channel.wait_for_room, 60.0)
@@ -84,7 +84,7 @@ def test_closing_wakes_everyone_on_either_side():
         assert [type(result) for result in results] == [ClosedError]
 
 
-def test_a_closed_channel_takes_and_gives_nothing():
+def test_a_closed_channel_raises_on_put_and_take():
     channel = Channel(5)
     channel.put(0)
     channel.close()
@@ -95,7 +95,7 @@ def test_a_closed_channel_takes_and_gives_nothing():
         channel.take(1, 1)
 
 
-def test_many_threads_lose_and_double_nothing():
+def test_many_threads_lose_and_duplicate_nothing():
     channel = Channel(3)
 
     def put(start):
@@ -111,6 +111,6 @@ def test_many_threads_lose_and_double_nothing():
     taken = [results[0] for _, results in takers]
     assert sorted(itertools.chain(*taken)) == list(range(1200))
     for items in taken:
-        for start in range(0, 1200, 300):  # of one putter's items, each taker gets the older first
+        for start in range(0, 1200, 300):  # each taker gets any one putter's items in order
             mine = [item for item in items if start <= item < start + 300]
             assert mine == sorted(mine)

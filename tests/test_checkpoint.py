@@ -1,4 +1,4 @@
-"""Checkpoints: what is written comes back, what is broken is said in a line, and no kill leaves half a file."""
+"""Checkpoints: they load as saved, broken files give a one-line error, and no kill leaves half a file."""
 
 import contextlib
 import io
@@ -17,6 +17,7 @@ import zipfile
 import numpy as np
 import pytest
 from checkpoint_files import join, record_in, replace_record, split
+from fakes import until
 from run_fakes import tiny_record
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
@@ -32,7 +33,7 @@ RECORD = RECORD._replace(counters=RECORD.counters._replace(scores=[1.5, -2.0]))
 
 def variables(seed=0):
     generator = np.random.default_rng(seed)
-    odd = np.float32([np.nan, np.inf, -0.0, 1e-45])  # bits that arithmetic would not keep
+    odd = np.float32([np.nan, np.inf, -0.0, 1e-45])  # bit patterns that arithmetic would not preserve
     return {
         "conv0/kernel": generator.normal(size=(3, 3, 1, 4)).astype(np.float32),
         "conv0/kernel/adam_m": odd,
@@ -50,7 +51,7 @@ def assert_same(actual, expected):
 
 
 def complaint(path):
-    """Returns the one line that loading `path` is refused with."""
+    """Returns the one-line error of loading `path`."""
     with pytest.raises(UserError) as raised:
         load(path)
     message = str(raised.value)
@@ -66,27 +67,27 @@ def saved(tmp_path):
     return path
 
 
-def test_a_checkpoint_comes_back_bit_for_bit(saved):
+def test_a_checkpoint_loads_bit_for_bit(saved):
     checkpoint = load(saved)
     assert_same(checkpoint.variables, variables())
     assert checkpoint.record == RECORD
     assert os.listdir(saved.parent) == [saved.name]
 
 
-def test_a_checkpoint_is_read_by_safetensors_alone(saved):
+def test_safetensors_alone_reads_a_checkpoint(saved):
     assert_same(load_file(saved), variables())
     with safe_open(saved, "numpy") as file:
         assert json.loads(file.metadata()["record"])["config"] == to_flat(RECORD.config)
 
 
-def test_the_same_is_written_as_the_same_bytes(saved):
+def test_saving_the_same_state_gives_the_same_bytes(saved):
     before = saved.read_bytes()
     for _ in range(5):
         save(saved, dict(reversed(variables().items())), RECORD)
         assert saved.read_bytes() == before
 
 
-def test_arrays_that_lie_in_memory_in_another_order_are_written_as_they_read(tmp_path):
+def test_non_contiguous_arrays_are_saved_in_logical_order(tmp_path):
     array = np.arange(12, dtype=np.float32).reshape(3, 4)
     odd = {"transposed": array.T, "every second": array[:, ::2], "backwards": array[::-1]}
     save(tmp_path / "odd.ckpt", odd, RECORD)
@@ -100,15 +101,16 @@ def test_a_record_is_read_without_the_arrays(saved, monkeypatch):
     assert read_label(saved).run == RECORD.name
 
 
-def test_saving_again_replaces(saved):
+def test_saving_again_replaces_the_checkpoint(saved):
     save(saved, variables(1), tiny_record(updates=2))
     assert_same(load(saved).variables, variables(1))
     assert load(saved).record.counters.updates == 2
 
 
-def test_one_that_is_replaced_while_it_is_read_is_read_as_it_was_or_as_it_is(saved, tmp_path):
+def test_reading_while_the_file_is_replaced_never_fails(saved, tmp_path):
     save(tmp_path / "larger", {**variables(), "more": np.zeros(10_000, np.float32)}, RECORD)
     kinds, stop = [saved.read_bytes(), (tmp_path / "larger").read_bytes()], threading.Event()
+    replaced = []
 
     def replace():
         for number in itertools.count():
@@ -116,18 +118,22 @@ def test_one_that_is_replaced_while_it_is_read_is_read_as_it_was_or_as_it_is(sav
                 return
             (tmp_path / "next").write_bytes(kinds[number % 2])
             (tmp_path / "next").replace(saved)
+            replaced.append(number)
 
     thread = threading.Thread(target=replace)
     thread.start()
     try:
+        until(lambda: replaced, "the first replacement")
         for _ in range(1000):
             read_label(saved)
+        before = len(replaced)
+        until(lambda: len(replaced) > before, "a replacement after the last reading")
     finally:
         stop.set()
         thread.join()
 
 
-def test_a_failed_save_keeps_the_old_one(saved):
+def test_a_failed_save_keeps_the_old_checkpoint(saved):
     with pytest.raises(TypeError, match="JSON"):
         save(saved, variables(1), tiny_record(name=object()))
     assert_same(load(saved).variables, variables())
@@ -135,7 +141,7 @@ def test_a_failed_save_keeps_the_old_one(saved):
 
 
 @pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.6, 0.9, 0.99, -1, -22])
-def test_a_file_cut_off_is_refused(saved, part):
+def test_a_truncated_file_is_refused(saved, part):
     whole = saved.read_bytes()
     saved.write_bytes(whole[: int(part * len(whole))] if 0 <= part < 1 else whole[:part])
     assert "cut off" in complaint(saved)
@@ -145,7 +151,7 @@ def test_a_file_cut_off_is_refused(saved, part):
 
 
 def changed_bytes(path, step):
-    """Writes a checkpoint again and again, each time with another byte changed, from the first to the last."""
+    """Rewrites a checkpoint with one byte flipped at a time: every `step`-th, and each of the arrays' bytes."""
     whole = path.read_bytes()
     for offset in {*range(0, len(whole), step), *range(len(whole) - len(split(path)[1]), len(whole))}:
         path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 0xFF]) + whole[offset + 1 :])
@@ -153,13 +159,13 @@ def changed_bytes(path, step):
 
 
 @pytest.mark.parametrize("step", [97, pytest.param(1, marks=pytest.mark.tools)])
-def test_a_changed_byte_is_refused_wherever_it_is(saved, step):
+def test_a_changed_byte_anywhere_is_refused(saved, step):
     for _ in changed_bytes(saved, step):
         complaint(saved)
         assert not is_whole(saved)
 
 
-def test_a_changed_number_is_refused(saved):
+def test_a_changed_number_in_the_record_is_refused(saved):
     assert is_whole(saved)
     data = record_in(saved)
     data["progress"]["frames"] += 1
@@ -168,7 +174,7 @@ def test_a_changed_number_is_refused(saved):
     assert not is_whole(saved)
 
 
-def test_other_files_are_refused(tmp_path):
+def test_files_that_are_no_checkpoints_are_refused(tmp_path):
     path = tmp_path / "other.ckpt"
     for content in (b"", b"hello\nworld", os.urandom(5000), bytes(5000)):
         path.write_bytes(content)
@@ -180,7 +186,7 @@ def test_a_missing_file_or_a_folder_is_refused(tmp_path):
     assert "is a folder" in complaint(tmp_path)
 
 
-def test_a_zip_is_said_to_be_of_an_earlier_development_version(tmp_path):
+def test_a_zip_is_named_as_an_earlier_development_version(tmp_path):
     path = tmp_path / "old.ckpt"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("checkpoint.json", b'{"format": 5}')
@@ -193,18 +199,18 @@ def test_a_zip_is_said_to_be_of_an_earlier_development_version(tmp_path):
     assert not is_whole(path)
 
 
-def test_a_model_of_another_program_is_refused(tmp_path):
+def test_another_programs_model_is_refused(tmp_path):
     save_file({"layer.weight": np.zeros(3, np.float32)}, tmp_path / "model.safetensors", {"format": "pt"})
     assert "no record of a run" in complaint(tmp_path / "model.safetensors")
 
 
 @pytest.mark.parametrize("record", [{"format": 999}, {}, [1], "text"])
-def test_another_format_is_refused(saved, record):
+def test_an_unknown_format_is_refused(saved, record):
     replace_record(saved, json.dumps(record))
     assert "format" in complaint(saved)
 
 
-def test_a_record_with_a_removed_setting_is_refused_by_the_settings_name(saved):
+def test_a_removed_setting_in_the_record_is_named(saved):
     record = record_in(saved)
     record["scenario"]["game"]["mirror"] = True
     replace_record(saved, record)
@@ -214,14 +220,14 @@ def test_a_record_with_a_removed_setting_is_refused_by_the_settings_name(saved):
 
 
 @pytest.mark.parametrize("metadata", [None, [], "record", {}, {"record": 5}, {"record": {}}, {"record": "{}"}])
-def test_a_header_without_a_whole_record_is_refused(saved, metadata):
+def test_a_header_without_a_valid_record_is_refused(saved, metadata):
     header, arrays = split(saved)
     join(saved, {**header, "__metadata__": metadata}, arrays)
     complaint(saved)
 
 
 @pytest.mark.parametrize("header", [b"", b"not json", b"\xff\xfe", b"null", b"[]", b"5", b'"text"', b"{}", b'{"a": 1}'])
-def test_a_header_that_is_none_is_refused(tmp_path, header):
+def test_an_invalid_header_is_refused(tmp_path, header):
     join(tmp_path / "other.ckpt", header, bytes(100))
     assert "not a complete checkpoint" in complaint(tmp_path / "other.ckpt")
 
@@ -244,7 +250,7 @@ def test_loading_runs_no_code(tmp_path):
     assert not (tmp_path / "exploded").exists()
 
 
-def test_no_name_of_an_array_is_taken_for_a_path(tmp_path):
+def test_array_names_are_not_used_as_paths(tmp_path):
     odd = {"../escaped": np.zeros(2, np.float32), "/tmp/escaped": np.ones(2, np.float32)}
     folder = tmp_path / "inner"
     folder.mkdir()
@@ -253,10 +259,10 @@ def test_no_name_of_an_array_is_taken_for_a_path(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["inner", "odd.ckpt"]
 
 
-def test_a_folder_keeps_the_two_newest(tmp_path):
+def test_a_folder_keeps_the_two_newest_checkpoints(tmp_path):
     folder = CheckpointFolder(tmp_path)
     for n in range(1, 9):
-        folder.save(variables(n), tiny_record(updates=n, frames=300 * n))  # 900 to 1200 orders as a number, not as a word
+        folder.save(variables(n), tiny_record(updates=n, frames=300 * n))  # 900 and 1200 must sort as numbers, not as text
         checkpoint = load(folder.last)
         assert checkpoint.record.counters.updates == n
         assert_same(checkpoint.variables, variables(n))
@@ -265,7 +271,7 @@ def test_a_folder_keeps_the_two_newest(tmp_path):
     assert len(os.listdir(tmp_path)) == 3
 
 
-def test_a_second_save_at_the_same_frames_is_the_newest(tmp_path):
+def test_a_second_save_at_the_same_frame_replaces_the_first(tmp_path):
     folder = CheckpointFolder(tmp_path)
     for n in (1, 2):
         folder.save(variables(n), tiny_record(updates=n, frames=100))
@@ -273,7 +279,7 @@ def test_a_second_save_at_the_same_frames_is_the_newest(tmp_path):
     assert len(list(tmp_path.glob("frames-*.ckpt"))) == 1
 
 
-def test_the_best_is_untouched_by_later_saves(tmp_path):
+def test_later_saves_leave_the_best_checkpoint_alone(tmp_path):
     folder = CheckpointFolder(tmp_path)
     folder.save(variables(1), tiny_record(updates=1, frames=100))
     folder.save_best(variables(1), tiny_record(updates=1))
@@ -284,7 +290,7 @@ def test_the_best_is_untouched_by_later_saves(tmp_path):
     assert load(folder.best).record.counters.updates == 1
 
 
-def test_saving_never_writes_into_the_file_that_has_the_name(tmp_path):
+def test_saving_never_writes_into_an_existing_file(tmp_path):
     folder = CheckpointFolder(tmp_path)
     folder.save(variables(1), tiny_record(updates=1, frames=100))
     folder.save_best(variables(1), tiny_record(updates=1))
@@ -298,7 +304,7 @@ def test_saving_never_writes_into_the_file_that_has_the_name(tmp_path):
         assert [load(path).record.counters.updates for path in paths] == [2, 2, 2]
 
 
-def test_a_reader_finds_a_whole_file_at_every_moment(tmp_path):
+def test_a_concurrent_reader_always_finds_a_whole_file(tmp_path):
     folder = CheckpointFolder(tmp_path)
     folder.save(variables(), tiny_record(frames=0))
     stop, broken, reads = threading.Event(), [], []
@@ -321,7 +327,7 @@ def test_a_reader_finds_a_whole_file_at_every_moment(tmp_path):
     assert len(reads) > 10
 
 
-def test_what_a_killed_save_left_behind_is_no_obstacle(tmp_path):
+def test_leftovers_of_a_killed_save_do_not_block_saving(tmp_path):
     (tmp_path / ".last.ckpt").write_bytes(b"half")
     (tmp_path / ".saving-abc").write_bytes(b"half")
     (tmp_path / ".saving-folder").mkdir()
@@ -333,8 +339,8 @@ def test_what_a_killed_save_left_behind_is_no_obstacle(tmp_path):
         assert load(folder.last).record.counters.updates == n
 
 
-# Imports TensorFlow once and forks a saver for every line it is sent: TensorFlow starts its threads at the first
-# operation, which only the children get to.
+# Imports TensorFlow once and forks a saver for every line of input. The fork is safe: TensorFlow starts its threads at
+# the first operation, which only the children reach.
 SAVER = """
 import os, sys
 from pathlib import Path
@@ -377,7 +383,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_last_checkpoint(tmp_path, root):
             os.kill(child, signal.SIGKILL)
             checkpoint = load(folder.last)
             n = checkpoint.record.counters.updates
-            assert n > newest  # every session's saves work in spite of what the killed ones left behind
+            assert n > newest  # every session's saves work despite what killed ones left behind
             np.testing.assert_array_equal(checkpoint.variables["a"], np.full(300_000, n))
             np.testing.assert_array_equal(checkpoint.variables["b"], np.full(3, n))
             for path in tmp_path.glob("*.ckpt"):

@@ -1,4 +1,4 @@
-"""A run of train.py from start to end on real ViZDoom, what it leaves behind, and play.py with that."""
+"""A full run of train.py on real ViZDoom, the files it leaves behind, and play.py with them."""
 
 import base64
 import csv
@@ -25,7 +25,7 @@ from doom_a3c.settings.playing import PlaySettings
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder in which a short run of basic has ended."""
+    """The folder and the output of a finished short run of basic."""
     folder = tmp_path_factory.mktemp("trained")
     result = train(folder, "--frames", 4000, "--summary", "summary.json", "--seed", 3)
     assert result.returncode == 0, result.stderr
@@ -34,7 +34,7 @@ def trained(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def brief(trained, tmp_path_factory):
-    """That run's checkpoint, of a game whose episodes last 20 decisions: what films of it show does not matter."""
+    """That run's checkpoint with episodes of only 20 decisions, where the content of films does not matter."""
     variables, record = load(trained[0] / "models" / "last.ckpt")
     game = record.scenario.game
     game = replace(game, settings={**game.settings, "episode_timeout": 14 + 20 * game.frame_skip})
@@ -43,7 +43,7 @@ def brief(trained, tmp_path_factory):
     return model
 
 
-def test_training_ends_at_its_budget_and_says_what_to_type_next(trained):
+def test_training_ends_at_its_budget_and_suggests_next_commands(trained):
     folder, result = trained
     assert result.stderr == ""
     assert re.search(
@@ -60,13 +60,13 @@ def test_training_ends_at_its_budget_and_says_what_to_type_next(trained):
     assert {"seconds", "mean_100", "best_evaluation", "frames_per_second", "faults"} <= summary.keys()
 
 
-def test_the_first_line_says_what_is_played(trained):
+def test_the_first_line_describes_the_game(trained):
     _, result = trained
     game = "freedoom2.wad with basic.wad, map01, 3 actions: MOVE_LEFT MOVE_RIGHT ATTACK"
     assert result.stdout.startswith(f"training basic: {game}; 2 workers x 2 games, 4,000 frames; logs in ")
 
 
-def test_an_interrupt_is_told_though_stderr_is_caught():
+def test_an_interrupt_is_reported_despite_captured_stderr():
     script = "from doom_a3c.quiet import *\nwith capture_stderr(): os.write(2, b'chatter'); print_at_once('interrupted')"
     result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stderr == "interrupted\n"
@@ -102,7 +102,7 @@ def test_the_logs_hold_the_documented_tags(trained):
     assert wanted <= tags["global"]
 
 
-def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(brief, tmp_path):
+def test_play_needs_only_a_checkpoint_for_films_and_scores(brief, tmp_path):
     arguments = ("--out", tmp_path / "out", "--episodes", 3, "--record-episodes", 1, "--random-episodes", 4)
     result = play(tmp_path, "--model", brief, *arguments)
     assert result.returncode == 0, result.stderr
@@ -114,13 +114,13 @@ def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(brief, t
     assert len(rows) == 3
     frames = 4 * int(rows[0]["steps"])
     assert gif.shape[1:] == mp4.shape[1:] == (240, 320, 3)
-    assert frames - 4 <= len(mp4) - round(35 / 2) <= frames + 1  # it holds the last picture for half a second
-    assert 2 < len(gif) <= len(mp4) / 35 * 10 + 1  # pictures per second; where nothing changes it has one for several
+    assert frames - 4 <= len(mp4) - round(35 / 2) <= frames + 1  # the film holds the last picture for half a second
+    assert 2 < len(gif) <= len(mp4) / 35 * 10 + 1  # pictures per second; equal ones in a row are merged
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["mean"] == pytest.approx(sum(float(row["score"]) for row in rows) / 3)
     assert len(summary["random_scores"]) == 4
     assert not (tmp_path / "out" / "episode_001.gif").exists()
-    assert not (tmp_path / "out" / "episodes.mp4").exists()  # of one
+    assert not (tmp_path / "out" / "episodes.mp4").exists()  # not of a single episode
     page = (tmp_path / "out" / "index.html").read_text()
     film = base64.b64encode((tmp_path / "out" / "episode_000.mp4").read_bytes()).decode()
     assert page.count(f'src="data:video/mp4;base64,{film}"') == page.count("<video") == 1
@@ -131,24 +131,24 @@ def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(brief, t
 
 
 @pytest.mark.process
-def test_of_two_agents_the_better_one_is_told(brief, tmp_path):
+def test_comparing_a_model_with_itself_finds_no_difference(brief, tmp_path):
     models = [brief] * 2
     result = call("play", "--compare", *models, "--episodes", 3, "--out", "out", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "score the same" in result.stdout
     assert "--episodes 100" in result.stdout
-    told = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    one, other = told["scores"].values()
+    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    one, other = comparison["scores"].values()
     assert one == other
     assert len(one) == 3
-    assert [each["real"] for each in told["differences"].values()] == [False]
+    assert [each["real"] for each in comparison["differences"].values()] == [False]
     assert imageio.imread(tmp_path / "out" / "comparison.png").ndim == 3
     assert (tmp_path / "out" / "comparison.csv").read_text().splitlines()[1] == f"{PlaySettings.seed},{one[0]},{other[0]}"
     alone = call("play", "--compare", models[0], cwd=tmp_path)
     assert (alone.returncode, "--compare takes two checkpoints or more" in alone.stderr) == (2, True)
 
 
-TOLD = """
+SIGNALLING_GAME = """
 from pathlib import Path
 import gymnasium
 from gymnasium.envs.classic_control import CartPoleEnv
@@ -164,8 +164,8 @@ gymnasium.register("Told-v0", Told, max_episode_steps=50)
 
 
 @pytest.mark.process
-def test_ctrl_c_leaves_the_comparison_so_far(tmp_path):
-    (tmp_path / "told.py").write_text(TOLD)
+def test_ctrl_c_keeps_the_comparison_so_far(tmp_path):
+    (tmp_path / "told.py").write_text(SIGNALLING_GAME)
     arguments = ("--compare", "cartpole", "cartpole", "--scenario", "told:Told-v0", "--episodes", 20000)
     with Running("play", *arguments, cwd=tmp_path) as process:
         until((tmp_path / "played").exists, "some episodes", seconds=90)
@@ -175,12 +175,12 @@ def test_ctrl_c_leaves_the_comparison_so_far(tmp_path):
     header, *rows = (tmp_path / "result" / "comparison.csv").read_text().splitlines()
     assert header.startswith("seed,")
     assert rows
-    assert all(row.endswith(",") for row in rows)  # the second has not played
+    assert all(row.endswith(",") for row in rows)  # the second agent has not played
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("policy", ["greedy", "sample"])
-def test_playing_takes_the_policy_that_was_better_in_the_evaluation(trained, tmp_path, policy):
+def test_play_uses_the_policy_that_did_better_in_evaluation(trained, tmp_path, policy):
     folder, _ = trained
     checkpoint = load(folder / "models" / "best.ckpt")
     record = checkpoint.record
@@ -195,7 +195,7 @@ def test_playing_takes_the_policy_that_was_better_in_the_evaluation(trained, tmp
 
 @pytest.mark.process
 @pytest.mark.parametrize(("start", "hung"), [(Running, False), (RunningAnew, True)])
-def test_ctrl_c_ends_playing_though_its_games_hang(brief, tmp_path, start, hung):
+def test_ctrl_c_ends_play_even_if_its_games_hang(brief, tmp_path, start, hung):
     with start("play", "--model", brief, "--episodes", 500, "--record-episodes", 500, cwd=tmp_path) as process:
         until(lambda: list(tmp_path.rglob("episode_001.*")), "the second recording", seconds=90)
         processes, games = family(process.pid), engines(process.pid)
@@ -206,11 +206,11 @@ def test_ctrl_c_ends_playing_though_its_games_hang(brief, tmp_path, start, hung)
         result = process.end(20)  # 10 on an idle machine
         assert (result.returncode, result.stderr) == (130, "play.py: interrupted\n")
         until(lambda: not left_over(processes), "the end of the games", seconds=5)
-    assert json.loads((tmp_path / "result" / "summary.json").read_text())["episodes"] >= 1  # those that had ended
+    assert json.loads((tmp_path / "result" / "summary.json").read_text())["episodes"] >= 1  # the finished ones
 
 
 @pytest.mark.process
-def test_ctrl_c_while_films_are_written_leaves_a_page_and_no_half_film(brief, tmp_path):
+def test_ctrl_c_while_writing_films_leaves_a_page_and_full_films(brief, tmp_path):
     arguments = ("--model", brief, "--episodes", 16, "--record-episodes", 16, "--out", "result")
     with Running("play", *arguments, cwd=tmp_path) as process:
         until(lambda: list(tmp_path.rglob("*.gif")), "the first gif", seconds=120)
@@ -225,8 +225,8 @@ def test_ctrl_c_while_films_are_written_leaves_a_page_and_no_half_film(brief, tm
 
 
 @pytest.mark.process
-def test_ctrl_c_in_the_first_episode_or_before_keeps_nothing(tmp_path):
-    for sign in ("result", "result/episode_000.mp4"):  # as it starts, and as it plays
+def test_ctrl_c_before_the_first_episode_ends_keeps_nothing(tmp_path):
+    for sign in ("result", "result/episode_000.mp4"):  # at the start, and during the first episode
         with RunningAnew("play", "--model", "health_gathering", cwd=tmp_path) as process:
             until((tmp_path / sign).exists, sign, seconds=120)
             kill(process.pid, signal.SIGINT)
@@ -238,7 +238,7 @@ def test_ctrl_c_in_the_first_episode_or_before_keeps_nothing(tmp_path):
 
 @pytest.mark.process
 @pytest.mark.parametrize("flags", [(), ("--export", "savedmodel"), ("--compare", "cartpole", "cartpole")])
-def test_a_folder_that_is_not_empty_is_left_alone_and_the_new_one_named(tmp_path, flags):
+def test_a_non_empty_output_folder_is_kept_and_a_new_one_used(tmp_path, flags):
     mine = {"index.html": "<h1>home</h1>", "savedmodel": "mine", "comparison.csv": "mine", "episode_000.mp4": "mine"}
     (tmp_path / "result").mkdir()
     for name, text in mine.items():
@@ -254,7 +254,7 @@ def test_a_folder_that_is_not_empty_is_left_alone_and_the_new_one_named(tmp_path
 
 
 @pytest.mark.process
-def test_a_module_of_a_users_is_found_where_the_user_is(tmp_path):
+def test_a_user_module_is_imported_from_the_working_directory(tmp_path):
     module = "import gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n"
     (tmp_path / "my_games.py").write_text(f"{module}gymnasium.register('Mine-v0', CartPoleEnv, max_episode_steps=50)\n")
     small = (
@@ -277,7 +277,7 @@ def test_a_module_of_a_users_is_found_where_the_user_is(tmp_path):
 
 
 @pytest.mark.process
-def test_an_episode_is_that_of_its_seed_in_every_call_whatever_was_played_before(trained, tmp_path):
+def test_an_episode_depends_only_on_its_seed(trained, tmp_path):
     folder, _ = trained
     rows = []
     for out, seed, episodes in (("a", 7, 4), ("b", 9, 2)):
@@ -288,10 +288,10 @@ def test_an_episode_is_that_of_its_seed_in_every_call_whatever_was_played_before
     assert [seed for seed, *_ in rows[0]] == ["9", "10"]
 
 
-def test_a_resumed_run_goes_on(trained):
+def test_a_resumed_run_continues_its_counters_and_logs(trained):
     folder, _ = trained
     first = json.loads((folder / "summary.json").read_text())
-    # Another worker and game count: a checkpoint depends on neither.
+    # Different numbers of workers and games: a checkpoint depends on neither.
     resumed = train(
         folder,
         "--resume",
@@ -309,12 +309,12 @@ def test_a_resumed_run_goes_on(trained):
     assert first["frames"] + 1000 <= second["frames"] < first["frames"] + 2000
     assert second["updates"] > first["updates"]
     assert second["episodes"] > first["episodes"]
-    assert len(list((folder / "logs").iterdir())) == 1  # the same TensorBoard run goes on
+    assert len(list((folder / "logs").iterdir())) == 1  # the same TensorBoard run continues
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("scenario", ["basic", "Pendulum-v1"])
-def test_one_worker_and_one_seed_make_the_same_weights_each_time(tmp_path, scenario):
+def test_one_worker_and_one_seed_repeat_the_weights(tmp_path, scenario):
     small = (
         "--scenario",
         scenario,
@@ -354,7 +354,7 @@ def test_resuming_with_other_buttons_is_refused(trained, tmp_path):
 
 
 @pytest.mark.process
-def test_an_own_wad_with_a_cfg_beside_it_trains(tmp_path):
+def test_a_custom_wad_with_a_cfg_beside_it_trains(tmp_path):
     import vizdoom
 
     shipped = Path(vizdoom.scenarios_path)
@@ -385,8 +385,8 @@ def test_an_own_wad_with_a_cfg_beside_it_trains(tmp_path):
     ],
     ids=["threads", "queue", "n_step", "breakout", "doom"],
 )
-def test_every_kind_of_game_trains_plays_and_shows_its_curve(tmp_path, start, scenario, flags, overlay, score):
-    # Episodes are short, and so are the films of them: of CartPole's those of random play are.
+def test_every_kind_of_game_trains_plays_and_plots_its_scores(tmp_path, start, scenario, flags, overlay, score):
+    # Short episodes make short films; those of CartPole are short with random play.
     (tmp_path / "breakout.toml").write_text('base = "breakout"\n[game]\nmax_frames = 160\n')
     (tmp_path / "basic.toml").write_text('base = "basic"\n[game.settings]\nepisode_timeout = 94\n')
     small = ("--workers", "2", "--envs-per-worker", "2", "--rollout-length", "8", "--frames", "400")
@@ -410,9 +410,9 @@ def test_every_kind_of_game_trains_plays_and_shows_its_curve(tmp_path, start, sc
 @pytest.mark.parametrize(
     ("error", "status"), [(FileNotFoundError, 2), (IsADirectoryError, 2), (PermissionError, 2), (None, 1)]
 )
-def test_a_file_that_cannot_be_written_is_one_line(tmp_path, capsys, error, status):
+def test_an_unwritable_file_gives_a_one_line_error(tmp_path, capsys, error, status):
     def write(arguments):
-        if error is FileNotFoundError:  # the folder was removed meanwhile
+        if error is FileNotFoundError:  # the folder has been removed meanwhile
             (tmp_path / "gone" / "file").write_bytes(b"")
         if error is IsADirectoryError:
             tmp_path.write_bytes(b"")
@@ -423,7 +423,7 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path, capsys, error, stat
     assert "could not be written" in line
 
 
-def test_an_error_of_the_system_without_a_file_keeps_its_traceback():
+def test_an_os_error_without_a_file_keeps_its_traceback():
     def fail(arguments):
         raise ChildProcessError(errno.ECHILD, "No child processes")
 

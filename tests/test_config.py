@@ -1,4 +1,4 @@
-"""Settings: one declaration makes flag, help, type and range; a mistake is one line with the cure."""
+"""Settings: one declaration gives flag, help, type and range; a mistake gives one line with the fix."""
 
 import dataclasses
 import json
@@ -50,7 +50,7 @@ def test_the_defaults_are_valid():
     assert build(**to_flat(Config())) == Config()
 
 
-def test_only_typed_flags_are_parsed():
+def test_parsing_returns_only_the_given_flags():
     assert parse() == {}
     assert parse("--workers", "3", "--learning-rate=0.01") == {"workers": 3, "learning_rate": 0.01}
 
@@ -84,20 +84,20 @@ def test_the_help_of_a_setting_is_one_short_sentence(record):
         assert not re.search(r"[.!?] [A-Z]", one.text), one.flag
 
 
-def test_help_can_be_printed_and_names_defaults_ranges_and_units():
+def test_help_names_defaults_ranges_and_units():
     words = " ".join(parser().format_help().split())
     assert "[default 0.99; 0 to 1]" in words
     assert "[default 0.0001; above 0, to 1]" in words
     assert "[default 30; steps; 1 to 1,024]" in words
     assert "[default adam; adam or rmsprop]" in words
     assert "[default 30.0; seconds; 0 or more]" in words
-    assert "[default 0.0; 0 to 1]" in words  # a number, and not "off"
+    assert "[default 0.0; 0 to 1]" in words  # a number, not "off"
     assert "[default off]" in words
     assert "[default 1; threads; 1 to 64; goes with --engine queue]" in words
     assert "[default 1; steps; 1 to 1,048,576; goes with --engine queue, or --engine cluster" in words
 
 
-def test_the_length_of_a_schedule_goes_with_its_end():
+def test_a_schedules_length_applies_only_with_its_end_value():
     for name in ("learning_rate", "entropy_cost", "epsilon"):
         group = SETTINGS[f"{name}_frames"].goes_with
         assert group.words == SETTINGS[f"final_{name}"].flag
@@ -109,7 +109,7 @@ def test_the_length_of_a_schedule_goes_with_its_end():
     ("typed", "meant"),
     [("--learnin-rate=1", "--learning-rate"), ("--worker", "--workers"), ("--entropy_cost", "--entropy-cost")],
 )
-def test_an_unknown_flag_names_the_nearest(typed, meant):
+def test_an_unknown_flag_suggests_the_nearest(typed, meant):
     message = complaint(parse, typed, "3")
     assert typed in message
     assert f"did you mean {meant}?" in message
@@ -144,14 +144,14 @@ def test_a_former_or_foreign_flag_names_the_current_one(typed, meant):
 
 
 @pytest.mark.parametrize("typed", ["--replay", "--replay_size=9", "--replay-by-advantage", "--no-replay-by-advantage"])
-def test_a_removed_flag_is_named_as_one(typed):
+def test_a_removed_flag_is_reported_as_removed(typed):
     message = complaint(parse, typed)
     assert typed in message
     assert "removed" in message
     assert "did you mean" not in message
 
 
-def test_former_and_foreign_names_lead_to_settings_and_are_none():
+def test_foreign_names_map_to_settings_and_clash_with_none():
     records = {"train.py": (Config, GameSettings, train.Options), "play.py": (PlaySettings, play.Options)}
     known = {place: {name.rstrip("_") for one in kinds for name in settings_of(one)} for place, kinds in records.items()}
     tables = {"[game]": (DoomSpec, AtariSpec, GymnasiumSpec), "[observation]": (Observation,), "[network]": (Network,)}
@@ -166,7 +166,7 @@ def test_former_and_foreign_names_lead_to_settings_and_are_none():
         assert find_new_name(word, ["colour"]) is None
 
 
-# What the issue names, and the rows of docs/coming-from.md.
+# The names in the issue, and the rows of docs/coming-from.md.
 NEIGHBOURS = {
     "--gamma": ("--discount",),
     "--lr": ("--learning-rate",),
@@ -196,7 +196,7 @@ NEIGHBOURS = {
 
 
 def complain(program, *arguments):
-    """Returns the line of a program about its arguments, which must end it before anything else."""
+    """Returns the line with which a program rejects its arguments before it does anything else."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "make_new_run", None)
         patch.setattr(play, "import_tensorflow", None)
@@ -204,30 +204,30 @@ def complain(program, *arguments):
 
 
 @pytest.mark.parametrize("flag", NEIGHBOURS)
-def test_a_flag_of_another_program_names_ours_whichever_program_has_it(flag):
+def test_a_foreign_flag_names_ours_in_train_and_play(flag):
     said = complain("train", flag, "3")
     assert [token for token in (flag, *NEIGHBOURS[flag]) if token not in said] == []
     said = complain("play", flag, "3")
-    of_play = {"--checkpoint": ("--model",), "--capture-video": ("--record-episodes",)}
-    assert [token for token in (flag, *of_play.get(flag, NEIGHBOURS[flag])) if token not in said] == []
+    for_play = {"--checkpoint": ("--model",), "--capture-video": ("--record-episodes",)}
+    assert [token for token in (flag, *for_play.get(flag, NEIGHBOURS[flag])) if token not in said] == []
 
 
 @pytest.mark.parametrize("flag", NEIGHBOURS)
-def test_a_key_of_another_program_names_ours_in_files_and_calls(flag):
+def test_a_foreign_key_names_ours_in_files_and_calls(flag):
     key, meant = flag[2:].replace("-", "_"), NEIGHBOURS[flag][0].rpartition(" ")[2].strip("-").replace("-", "_")
     assert meant in complaint(make_new_run, {key: 3}).replace("-", "_")
     file = {"game": {"wad": "basic.wad"}, "training": {key: 3}}
     assert (meant if meant != "scenario" else "[game]") in complaint(from_plain, file, "mine").replace("-", "_")
 
 
-def test_arguments_of_calls_that_play_name_ours():
+def test_foreign_arguments_of_play_calls_name_ours():
     for key, meant in {"deterministic": "policy (greedy)", "n_eval_episodes": "episodes", "gamma": "train.py"}.items():
         said = complaint(parse_values, PlaySettings, {key: True}, "settings")
         assert key in said
         assert meant in said
 
 
-def test_all_unknown_flags_are_explained_at_once_and_their_values_are_none_of_ours():
+def test_all_unknown_flags_are_explained_without_their_values():
     said = complain("train", "--gamma", "0.9", "--lr=1e-3", "basic", "--env", "pong")
     for token in ("--discount", "--learning-rate", "--scenario basic", "--env: its name here is --scenario"):
         assert token in said
@@ -238,7 +238,7 @@ def test_all_unknown_flags_are_explained_at_once_and_their_values_are_none_of_ou
     ("program", "flag", "has"),
     [("train", "--window", "play.py"), ("train", "--model", "play.py"), ("play", "--learning-rate", "train.py")],
 )
-def test_a_flag_of_the_other_program_says_so(program, flag, has):
+def test_a_flag_of_the_other_program_names_that_program(program, flag, has):
     assert f"{has} has {flag}" in complain(program, flag, "3")
 
 
@@ -269,7 +269,7 @@ def test_a_flag_of_the_other_program_says_so(program, flag, has):
         ("play", "episodes=3 deterministic=true", "--episodes 3 --policy (greedy)"),
     ],
 )
-def test_a_word_without_a_flag_names_the_flag(program, words, meant):
+def test_a_word_without_a_flag_suggests_the_flag(program, words, meant):
     said = complain(program, *words.split())
     assert meant in said
     assert words.split()[0].partition("=")[0] in said
@@ -288,7 +288,7 @@ TIMES = {
 
 
 @pytest.mark.parametrize("text", COUNTS)
-def test_counts_are_written_as_people_do_everywhere(text, tmp_path):
+def test_counts_accept_common_notations_everywhere(text, tmp_path):
     (tmp_path / "mine.toml").write_text(f'base = "cartpole"\n[training]\nframes = "{text}"\n')
     assert parse("--frames", text) == {"frames": COUNTS[text]}
     assert build(frames=text).frames == COUNTS[text]
@@ -298,7 +298,7 @@ def test_counts_are_written_as_people_do_everywhere(text, tmp_path):
 
 
 @pytest.mark.parametrize("text", TIMES)
-def test_times_are_in_the_unit_of_their_setting(text):
+def test_times_are_converted_to_the_unit_of_their_setting(text):
     assert parse("--minutes", text)["minutes"] == pytest.approx(TIMES[text])
     seconds = TIMES[text] * (60 if text[-1].isalpha() else 1)
     assert build(checkpoint_every=text).checkpoint_every == pytest.approx(seconds)
@@ -318,23 +318,23 @@ def test_times_are_in_the_unit_of_their_setting(text):
         ("workers", "1M", "0 to 1,024"),
     ],
 )
-def test_texts_that_are_no_number_or_several_are_refused(key, text, token):
+def test_text_that_is_no_number_or_ambiguous_is_refused(key, text, token):
     said = complaint(lambda: build(**{key: text}))
     assert said.startswith(f"basic.toml: {key}: ")
     assert token in said
     assert len(said) < 250
 
 
-def test_negative_numbers_follow_flags_in_any_form():
+def test_flags_take_negative_numbers_in_any_notation():
     for text, score in (("-1e2", -100), ("-1,000", -1000), ("-2k", -2000), ("-.5", -0.5)):
         assert parse("--target-score", text) == {"target_score": score}
 
 
-def test_whole_floats_are_whole_numbers():
+def test_whole_floats_count_as_whole_numbers():
     assert (build(frames=1e6).frames, type(build(frames=1e6).frames)) == (10**6, int)
 
 
-def test_tables_of_scenario_files_take_such_numbers(tmp_path):
+def test_scenario_files_accept_the_same_notations(tmp_path):
     text = """
         base = "basic"
         [game]
@@ -357,14 +357,14 @@ def test_tables_of_scenario_files_take_such_numbers(tmp_path):
 
 
 @pytest.mark.parametrize(("device", "meant"), [("cuda", "gpu"), ("cuda:1", "gpu:1"), ("GPU", "gpu"), ("CPU", "cpu")])
-def test_other_names_of_devices_name_ours_before_anything_else(device, meant):
+def test_a_foreign_device_name_suggests_ours_at_once(device, meant):
     said = complaint(make_new_run, {"device": device})
     assert f"'{device}'" in said
     assert f"--device {meant}?" in said
     assert complaint(import_tensorflow, 1, False, device) == said
 
 
-def test_flags_may_not_be_shortened():
+def test_flags_cannot_be_abbreviated():
     # An abbreviation that works today becomes ambiguous, or another flag, tomorrow.
     complaint(parse, "--work", "3")
 
@@ -372,7 +372,7 @@ def test_flags_may_not_be_shortened():
 @pytest.mark.parametrize(
     "arguments", [["--workers", "three"], ["--workers"], ["--workers", "1.5"], ["--discount", "a"], ["stray"]]
 )
-def test_a_bad_flag_is_one_line_that_names_it(arguments):
+def test_a_bad_flag_gives_a_one_line_error_that_names_it(arguments):
     assert arguments[0] in complaint(parse, *arguments)
 
 
@@ -383,7 +383,7 @@ def test_a_foreign_key_names_the_current_one():
     assert "value_cost" in said
 
 
-def test_an_unknown_key_names_the_nearest_and_the_source():
+def test_an_unknown_key_suggests_the_nearest_and_names_its_file():
     message = complaint(lambda: build(learning_rat=0.1))
     assert "basic.toml" in message
     assert "'learning_rat'" in message
@@ -392,8 +392,8 @@ def test_an_unknown_key_names_the_nearest_and_the_source():
 
 
 @pytest.mark.parametrize("value", ["", "  "])
-def test_an_empty_word_is_refused(value):
-    # As the shell passes --models-dir "$UNSET" on; as a path it would be the current folder.
+def test_an_empty_text_is_refused(value):
+    # As from --models-dir "$UNSET" in a shell; as a path it would mean the current folder.
     said = complaint(lambda: build(models_dir=value))
     assert said.startswith("basic.toml: models_dir: ")
     assert "empty" in said
@@ -432,7 +432,7 @@ def test_a_value_out_of_range_is_refused_with_the_range(key, value, range_):
     ("key", "value"),
     [("discount", 0), ("discount", 1), ("learning_rate", 1), ("rollout_length", 1), ("envs_per_worker", 4096)],
 )
-def test_the_ends_of_a_range_are_in_it(key, value):
+def test_ranges_include_their_limits(key, value):
     assert to_flat(build(**{key: value}))[key] == value
 
 
@@ -452,20 +452,20 @@ def test_the_ends_of_a_range_are_in_it(key, value):
         ("minutes", [1], "a number"),
     ],
 )
-def test_a_value_of_another_type_is_refused_with_the_type(key, value, kind):
+def test_a_value_of_the_wrong_type_is_refused_with_the_right_one(key, value, kind):
     message = complaint(lambda: build(**{key: value}))
     assert message.startswith(f"basic.toml: {key}: ")
     assert json.dumps(value) in message.replace("'", '"')
     assert f"takes {kind}" in message
 
 
-def test_an_int_is_a_good_float():
+def test_an_int_is_accepted_as_a_float():
     value = build(entropy_cost=1).entropy_cost.start
     assert type(value) is float
 
 
 @pytest.mark.parametrize("key", ["final_learning_rate", "minutes", "target_score"])
-def test_optional_settings_may_be_unset(key):
+def test_optional_settings_can_be_unset(key):
     assert to_flat(build(**{key: None}))[key] is None
     assert to_flat(build(**{key: 0.5}))[key] == 0.5
 
@@ -479,12 +479,12 @@ def test_a_config_cannot_be_changed():
     ("frames", "expected"),
     [(0, 1e-3), (250, 7.75e-4), (500, 5.5e-4), (1000, 1e-4), (5000, 1e-4)],
 )
-def test_a_schedule_falls_linearly_and_stays(frames, expected):
+def test_a_schedule_falls_linearly_then_stays_constant(frames, expected):
     assert Schedule(1e-3, 1e-4).at(frames, 1000) == pytest.approx(expected)
     assert Schedule(1e-3, 1e-4, 1000).at(frames, 10**6) == pytest.approx(expected)
 
 
-def test_a_schedule_may_reach_zero_or_rise_or_stay():
+def test_a_schedule_can_reach_zero_or_rise_or_stay_constant():
     assert Schedule(1e-3, 0.0).at(100, 100) == 0
     assert Schedule(1e-3, 3e-3).at(50, 100) == pytest.approx(2e-3)
     assert Schedule(1e-3).at(99, 100) == 1e-3
@@ -504,7 +504,7 @@ def test_a_schedule_is_three_flat_settings(name):
     assert getattr(build(**{f"final_{name}": 0.25}), name) == Schedule(getattr(Config(), name).start, 0.25)
 
 
-def test_a_schedule_may_end_at_the_limit_that_it_must_start_above():
+def test_a_schedule_can_end_at_its_exclusive_start_limit():
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Speeds:
         speed: Schedule = schedule(2.0, "a speed", above=1, high=3)
@@ -527,11 +527,11 @@ def test_a_schedule_may_end_at_the_limit_that_it_must_start_above():
         ({"engine": "cluster", "device": "gpu:1"}, "use --device gpu"),
     ],
 )
-def test_settings_that_exclude_each_other_name_the_cure(settings, remedy):
+def test_conflicting_settings_name_the_fix(settings, remedy):
     assert remedy in complaint(check_combinations, build(**settings))
 
 
-def test_settings_that_fit_each_other_pass():
+def test_compatible_settings_pass():
     for settings in ({}, {"advantage": "n_step"}, {"engine": "queue"}, {"epsilon": 0.1}):
         assert check_combinations(build(**settings)) == build(**settings)
 
@@ -557,20 +557,20 @@ def test_a_flag_without_effect_is_refused(name, settings, remedy):
     flag = "--" + name.replace("_", "-")
     assert f"{flag} has no effect here" in complaint(lambda config: check_combinations(config, {name}), build(**settings))
     assert check_combinations(build(**settings))  # a scenario file may hold settings without effect
-    mended = build(**{**settings, **remedy})
-    assert check_combinations(mended, {name}) == mended
+    fixed = build(**{**settings, **remedy})
+    assert check_combinations(fixed, {name}) == fixed
 
 
-def test_there_are_no_more_minibatches_than_games():
+def test_minibatches_are_limited_to_the_number_of_games():
     few = build(envs_per_worker=3, minibatches=4, epochs=2)
     assert "--envs-per-worker is 3" in complaint(lambda config: check_combinations(config, {"minibatches"}), few)
-    assert check_combinations(few) == few  # a scenario file's, of which `--envs-per-worker 3` must not be refused
+    assert check_combinations(few) == few  # from a scenario file, which must not make `--envs-per-worker 3` an error
     assert few.minibatch_count == 3
     assert few.updates_per_rollout == 6
 
 
 @pytest.mark.parametrize("changes", [{"envs_per_worker": 1}, {"envs_per_worker": 3, "minibatches": 3, "epochs": 2}])
-def test_advantages_of_a_single_step_are_not_normalized(changes):
+def test_normalizing_the_advantage_of_a_single_step_is_refused(changes):
     config = build(rollout_length=1, normalize_advantages=True, **changes)
     assert "--normalize-advantages" in complaint(check_combinations, config)
     assert check_combinations(build(**{**changes, "envs_per_worker": 6, "rollout_length": 1, "normalize_advantages": True}))
@@ -596,13 +596,13 @@ def test_a_rollout_of_one_update_has_no_minibatches(changes):
         ({"engine": "cluster"}, 32),
     ],
 )
-def test_minibatches_hold_sequences_if_targets_are_known_before(changes, length):
+def test_minibatches_are_sequences_if_targets_are_precomputed(changes, length):
     config = build(**{"rollout_length": 32, "minibatches": 4, "sequence_length": 8, **changes})
     assert config.sequence_steps == length
     assert check_combinations(config) == config
 
 
-def test_0_workers_are_one_per_cpu_and_stay_0_in_the_checkpoint(monkeypatch):
+def test_0_workers_means_one_per_cpu_and_is_saved_as_0(monkeypatch):
     monkeypatch.setattr(config_module, "cpu_count", lambda: 5)
     config = build(workers=0, envs_per_worker=5)
     assert (config.worker_count, config.env_count, to_flat(config)["workers"]) == (5, 25, 0)
@@ -610,16 +610,16 @@ def test_0_workers_are_one_per_cpu_and_stay_0_in_the_checkpoint(monkeypatch):
     host = build(engine="cluster", hosts=2)
     assert (host.worker_count, build(engine="cluster", hosts=9).worker_count) == (2, 1)
     monkeypatch.setattr(config_module, "cpu_count", lambda: 64)
-    assert (config.worker_count, host.worker_count) == (5, 2)  # known once
-    assert build(**to_flat(config)).worker_count == 64  # of a run that goes on elsewhere
+    assert (config.worker_count, host.worker_count) == (5, 2)  # counted once
+    assert build(**to_flat(config)).worker_count == 64  # for a run that is resumed elsewhere
 
 
-def test_sequences_are_parts_of_rollouts():
+def test_sequences_must_divide_the_rollout():
     config = build(rollout_length=30, minibatches=4, sequence_length=8)
     said = complaint(check_combinations, config)
     assert "--sequence-length 8" in said
     assert "--rollout-length 30" in said
-    assert check_combinations(build(rollout_length=30, sequence_length=8))  # where they have no effect
+    assert check_combinations(build(rollout_length=30, sequence_length=8))  # where sequences have no effect
 
 
 def test_suggest_is_silent_without_a_close_name():
@@ -627,7 +627,7 @@ def test_suggest_is_silent_without_a_close_name():
     assert suggest("xyz", ["workers", "games"]) == ""
 
 
-def test_two_records_share_a_parser():
+def test_two_records_can_share_a_parser():
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Options:
         color: str = setting("red", "a colour")
@@ -644,6 +644,6 @@ def test_help_exits_with_status_0(capsys):
     assert "--workers" in capsys.readouterr().out
 
 
-def test_saliency_needs_a_network_beside_the_games():
+def test_saliency_is_refused_with_the_queue_engine():
     config = build(gif_overlay="saliency", engine="queue")
     assert "use plain" in complaint(check_combinations, config)

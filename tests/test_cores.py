@@ -1,4 +1,4 @@
-"""Recurrent cores besides the LSTM, and one of somebody else's: a class and its registration are all that it takes."""
+"""Recurrent cores other than the LSTM, and a custom one: a class and its registration are all it takes."""
 
 import numpy as np
 import pytest
@@ -43,14 +43,14 @@ class OtherGRU:
 
 @pytest.fixture(params=["gru", "min_gru", "other"])
 def make_recurrent(request, monkeypatch, make_network):
-    """Makes small networks with another core than the LSTM."""
+    """Makes small networks with a core other than the LSTM."""
     monkeypatch.setitem(CORES, "other", OtherGRU)
     return lambda **kind: make_network(core=request.param, **kind)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_steps_of_another_core_equal_its_unroll(make_recurrent, shared, precision):
+def test_single_steps_of_each_core_equal_its_unroll(make_recurrent, shared, precision):
     network, observations = make_recurrent(shared=shared, precision=precision), observe()
     tolerance = {"float32": 1e-5, "bfloat16": 0.02}[precision]
     resets = np.zeros((T, B), np.float32)
@@ -66,7 +66,7 @@ def test_steps_of_another_core_equal_its_unroll(make_recurrent, shared, precisio
         np.testing.assert_allclose(part, expected, atol=tolerance)
 
 
-def test_a_reset_starts_another_core_afresh(make_recurrent):
+def test_a_reset_clears_the_core_state(make_recurrent):
     network, observations = make_recurrent(), observe()
     resets = np.zeros((T, B), np.float32)
     resets[2] = 1
@@ -75,7 +75,7 @@ def test_a_reset_starts_another_core_afresh(make_recurrent):
     assert (np.abs(values[2:] - unroll(network, observations, None, state(network))[1][2:]) > 1e-5).all()
 
 
-def test_an_actor_plays_with_another_core(make_recurrent):
+def test_an_actor_plays_with_each_core(make_recurrent):
     network = make_recurrent()
     played = session(network, [CountingEnv(i, length) for i, length in enumerate((3, 4, 20))], rollouts=2)
     played.actor.close()
@@ -85,14 +85,14 @@ def test_an_actor_plays_with_another_core(make_recurrent):
 
 
 @pytest.mark.parametrize("engine", ["threads", "queue"])
-def test_gradients_through_another_core_equal_those_by_hand(make_recurrent, engine):
+def test_gradients_through_each_core_match_the_loss_by_hand(make_recurrent, engine):
     network = decided(make_recurrent())
     rollout, learner = random_rollout(network), Learner(network, changed(SETTINGS, engine=engine), 0)
     by_hand = gae_by_hand(network, rollout) if engine == "threads" else vtrace_by_hand(network, rollout, 1.0, 1.0)
     assert_close(learner.compute_gradients([learner.prepare(rollout)], 0).gradients, by_hand[1])
 
 
-def test_a_core_of_no_known_name_is_a_mistake_of_one_line(make_network):
+def test_an_unknown_core_gives_a_one_line_error(make_network):
     known = r"'lstm' or 'none' or 'skip_lstm' or 'gru' or 'min_gru'.*not 'gru1'"
     with pytest.raises(UserError, match=known) as caught:
         make_network(core="gru1")

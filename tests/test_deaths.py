@@ -1,4 +1,4 @@
-"""Deaths of engines and servers while a run goes on: a short run of benchmarks.deaths."""
+"""Engines and servers that die during a run: a short run of benchmarks.deaths."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.process
 
 
-def test_training_survives_every_kind_of_death_and_counts_it(root):
+def test_training_survives_and_counts_every_kind_of_death(root):
     command = [sys.executable, "-m", "benchmarks.deaths", "--kills", "5"]
     result = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=400, check=False)
     assert result.returncode == 0, result.stderr

@@ -1,4 +1,4 @@
-"""Distributions over actions of several choices, numbers and both; masks."""
+"""Distributions over actions of discrete choices, continuous numbers and both; masks."""
 
 import gymnasium
 import numpy as np
@@ -31,7 +31,7 @@ from doom_a3c.settings.network import Network
 
 
 class Task(gymnasium.Env):
-    """Episodes of one step: shows one of two cues, and asks for the action that belongs to it."""
+    """One-step episodes: shows one of two cues and asks for the matching action."""
 
     observation_space = Box(-1, 1, (2,), np.float32)
 
@@ -57,7 +57,7 @@ class Switches(Task):
 
 
 class Levers(Task):
-    """Asks for two levers near the right places; the squared distance costs."""
+    """Asks for two levers near the right places; the squared distance is the cost."""
 
     action_space = Box(-1, 1, (2,), np.float32)
     deviation = np.exp(FREE_START) + MIN_DEVIATION
@@ -98,7 +98,7 @@ def split_logits(task, logits):
 
 
 def closed_forms(task, logits, actions):
-    """Returns log-probabilities [N] and entropies [N] in float64 by the textbook."""
+    """Returns log-probabilities [N] and entropies [N] in float64 from textbook formulas."""
     parts, means, deviations = split_logits(task, logits)
     chosen = [part[np.arange(len(part)), actions[:, i].astype(int)] for i, part in enumerate(parts)]
     density = norm.logpdf(actions[:, len(parts) :], means, deviations).sum(axis=1)
@@ -106,7 +106,7 @@ def closed_forms(task, logits, actions):
     return sum(map(np.log, chosen)) + density, nats
 
 
-def test_gaussians_begin_narrow_and_are_what_older_checkpoints_say():
+def test_gaussians_start_narrow_but_keep_their_parametrization():
     network = ACNetwork(Network(hidden=(16,), core="none"), Inputs(None, 3), Gaussian(2), 1, "global")
     weights = {variable_name(each): each.numpy() for each in network.parameters}
     assert np.exp(weights["policy/free"]) == pytest.approx([0.5] * 2)
@@ -124,7 +124,7 @@ def test_each_action_space_has_its_distribution():
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
 @pytest.mark.parametrize("task", TASKS)
-def test_actions_are_drawn_with_the_probabilities_of_the_closed_forms(task, epsilon):
+def test_log_probs_and_entropies_match_the_closed_forms(task, epsilon):
     distribution, random = find_distribution(task.action_space), np.random.default_rng(0)
     logits = random.normal(size=(500, distribution.size)).astype(np.float32)
     actions, log_probs = explore(distribution, logits, np.full(500, epsilon, np.float32), random)
@@ -159,14 +159,14 @@ def agent(task, games=16, rollout_length=4, **changes):
 
 @pytest.mark.parametrize("engine", ["threads", "queue"])
 @pytest.mark.parametrize("task", TASKS)
-def test_gradients_are_those_of_the_closed_forms(task, engine):
+def test_gradients_match_the_closed_forms(task, engine):
     costs = {"entropy_cost": 0.1, "value_cost": 0.5, "max_grad_norm": 1e6, "normalize_advantages": False}
     _, network, actor, learner = agent(task, games=5, engine=engine, **costs)
     rollout = actor.play_rollout().rollout
     actor.close()
     assert rollout.actions.shape == (4, 5, *task.action_space.shape)
     head = next(p for p in network.parameters if variable_name(p) == "policy/kernel")
-    head.assign(50 * head)  # another policy than the one that has played
+    head.assign(50 * head)  # not the policy that played the rollout
     flat = rollout.actions.reshape(20, -1)
     with tf.GradientTape() as tape:
         output, _ = network.unroll(rollout.observations, tf.constant(rollout.resets), ())
@@ -219,7 +219,7 @@ def test_the_right_actions_are_learned(task, engine):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_divergence_from_uniform_is_the_mean_over_uniform_actions(task):
+def test_kl_from_uniform_matches_a_monte_carlo_estimate(task):
     distribution, random = find_distribution(task.action_space), np.random.default_rng(0)
     logits = random.normal(size=(3, distribution.size)).astype(np.float32)
     for row in logits:
@@ -232,7 +232,7 @@ def test_the_divergence_from_uniform_is_the_mean_over_uniform_actions(task):
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 @pytest.mark.parametrize("space", [MultiDiscrete([10] * 60), Box(-1, 1, (200,)), MixedBox((20,) * 60, 40)])
-def test_probabilities_and_densities_beyond_a_float_have_logarithms(space, epsilon):
+def test_log_probs_are_right_beyond_the_float_range(space, epsilon):
     distribution, random = find_distribution(space), np.random.default_rng(0)
     logits = np.zeros((64, distribution.size), np.float32)
     if distribution.free:
@@ -245,19 +245,19 @@ def test_probabilities_and_densities_beyond_a_float_have_logarithms(space, epsil
 
 
 def uniform_logs(space, actions):
-    """Returns the log-densities of uniform actions by the textbook, [N]."""
+    """Returns the log-densities [N] of uniform actions from textbook formulas."""
     sizes = getattr(space, "nvec", getattr(space, "sizes", ()))
     numbers = actions[:, len(sizes) :]
     inside = np.where((np.abs(numbers) <= 1).all(axis=1), 0.0, -np.inf)
     return inside - np.log(sizes).sum() - numbers.shape[1] * np.log(2)
 
 
-def test_a_code_of_many_choices_takes_the_memory_of_the_code_alone():
+def test_encoding_among_a_million_choices_needs_little_memory():
     assert Categorical(1_000_000).encode(np.array([7, 999_999])).argmax(axis=1).tolist() == [7, 999_999]
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_play_and_learning_agree_on_every_action(task):
+def test_numpy_and_tensorflow_agree_on_every_action(task):
     distribution, random = find_distribution(task.action_space), np.random.default_rng(0)
     logits = random.normal(scale=3, size=(400, distribution.size)).astype(np.float32)
     actions = distribution.sample(logits, random)
@@ -274,7 +274,7 @@ def test_play_and_learning_agree_on_every_action(task):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_no_games_get_no_actions(task):
+def test_sampling_for_zero_games_returns_zero_actions(task):
     distribution, none = find_distribution(task.action_space), np.zeros((0, find_distribution(task.action_space).size))
     for draw in (distribution.sample, distribution.sample_uniform):
         assert draw(none, np.random.default_rng(0)).shape == (0, *distribution.action_shape)
@@ -287,16 +287,16 @@ def test_codes_are_one_hot_choices_and_clipped_numbers():
 
 
 @pytest.mark.parametrize("actions", [[[3, 0, 0]], [[0, -1, 0]], [[0, 0, 4]]])
-def test_choices_beyond_the_last_are_invalid(actions):
+def test_out_of_range_choices_are_invalid(actions):
     assert not find_distribution(Switches.action_space).is_valid(np.array([actions]))
 
 
 @pytest.mark.parametrize("action", [[0, np.nan], [0, np.inf], [3, 0.0], [-1, 0.0], [0.5, 0.0]])
-def test_mixed_actions_that_no_game_takes_are_invalid(action):
+def test_malformed_mixed_actions_are_invalid(action):
     assert not find_distribution(Crane.action_space).is_valid(np.float32([[action]]))
 
 
-def test_samples_have_the_probabilities_of_the_policy():
+def test_samples_follow_the_policy():
     distribution, random, count = Joint((Categorical(3), Gaussian(1)), np.float32), np.random.default_rng(0), 100_000
     row = np.float32([0.3, -1.0, 0.7, 0.4, -1.0])
     actions = distribution.sample(np.tile(row, (count, 1)), random)
@@ -308,7 +308,7 @@ def test_samples_have_the_probabilities_of_the_policy():
 
 
 @pytest.mark.parametrize(("mean", "rho"), [(0.3, -3.0), (-1.04, -0.9), (0.9, 0.5), (5.0, 0.0), (1e6, -9.0), (-1e30, 0.0)])
-def test_the_greedy_action_of_a_gaussian_is_the_mean_of_its_clipped_ones(mean, rho):
+def test_a_gaussian_mode_is_the_mean_of_its_clipped_samples(mean, rho):
     distribution, random = find_distribution(Box(-1, 1, (1,))), np.random.default_rng(0)
     row = np.float32([[mean, rho]])
     played = np.clip(distribution.sample(np.tile(row, (1_000_000, 1)), random), -1, 1)
@@ -329,14 +329,14 @@ def test_gaussians_stay_finite_and_trainable_at_extremes(scale):
     assert np.exp(entropy[0] / 2) > 4 * MIN_DEVIATION  # e^(entropy / 2) is 4.13 deviations
 
 
-def test_broken_weights_play_on_for_the_run_to_notice():
+def test_nan_logits_give_finite_actions_and_nan_log_probs():
     actions, log_probs = explore(Gaussian(1), np.float32([[np.nan, 0]]), np.zeros(1), np.random.default_rng(0))
     assert np.isfinite(actions).all()
     assert np.isnan(log_probs).all()
 
 
 def masked_logits():
-    """Returns logits of a choice of four and one of two, of which the game allows three and one."""
+    """Returns logits of a choice of four and a choice of two, of which the game allows three and one."""
     logits = np.random.default_rng(1).normal(size=(1, 6)).astype(np.float32)
     logits[0, [1, 5]] = MASKED
     return logits
@@ -355,7 +355,7 @@ def test_forbidden_choices_are_never_drawn(draw):
     assert counts[1][0] == 1_000_000
 
 
-def test_entropy_and_divergence_are_over_the_allowed_choices():
+def test_entropy_and_kl_cover_only_the_allowed_choices():
     logits = masked_logits()
     probabilities = np.exp(np.float64(logits[0, [0, 2, 3]]))
     probabilities /= probabilities.sum()
@@ -383,7 +383,7 @@ def test_no_gradient_reaches_a_forbidden_choice():
 
 
 @pytest.mark.parametrize("size", [1.0, 1e15])
-def test_no_observation_makes_a_forbidden_choice_the_likeliest(size):
+def test_huge_observations_never_unmask_a_forbidden_choice(size):
     inputs = Inputs(None, 1, mask=6)
     network = ACNetwork(Network(hidden=(), core="none"), inputs, MASKED_CHOICES, 0, "network")
     network.parameters[0].assign([[-3.0, 3.0, -4.0, -5.0, -3.0, 3.0]])

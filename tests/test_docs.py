@@ -1,8 +1,8 @@
-"""The documentation names symbols, settings, tests and metrics that exist.
+"""The documentation names only symbols, settings, tests and metrics that exist.
 
-A link into the code names a file of `doom_a3c` and a symbol in it, one into a scenario file a key and its table:
+A link into the code names a file of `doom_a3c` and a symbol in it, a link into a scenario file a key and its table:
 [`FILE.py`, `Class.method`](../doom_a3c/FILE.py), [`FILE.toml`, `[table] key`](../scenarios/FILE.toml). A link to a line
-would be wrong after the next edit.
+number would be wrong after the next edit.
 """
 
 import ast
@@ -65,7 +65,7 @@ def names_in(path):
 
 
 def complaint(shown, file, anchor, folder, root):
-    """Returns what is wrong with a link of a document in `find_folder`, None where it leads to what it says."""
+    """Returns what is wrong with a link of a document in `folder`, or None if nothing is."""
     target = (folder / file).resolve()
     if not target.exists():
         return f"{file}: no such file"
@@ -85,7 +85,7 @@ def complaint(shown, file, anchor, folder, root):
 
 
 def complaints(text, folder, root=ROOT):
-    """Returns what is wrong with the links of a document in `find_folder`."""
+    """Returns what is wrong with the links of a document in `folder`."""
     return [wrong for link in links(text) if (wrong := complaint(*link, folder, root))]
 
 
@@ -139,7 +139,7 @@ def play(net): pass
         ("[`test_gone`](tests/test_nets.py)", "no test test_gone"),
     ],
 )
-def test_a_wrong_link_is_seen(project, text, message):
+def test_a_wrong_link_is_reported(project, text, message):
     (wrong,) = complaints(text, project, project)
     assert message in wrong
 
@@ -156,12 +156,12 @@ def test_a_wrong_link_is_seen(project, text, message):
         "[the tests](tests)",
     ],
 )
-def test_a_right_link_is_left_alone(project, text):
+def test_a_correct_link_is_accepted(project, text):
     assert len(links(text)) == 1
     assert complaints(text, project, project) == []
 
 
-def test_other_addresses_and_code_are_no_links_to_files():
+def test_other_addresses_and_code_blocks_are_ignored():
     text = "[a](https://example.org/x.md) [b](#metrics) [c](mailto:a@example.org)\n```\n[d](nowhere.md)\n```\n"
     assert links(text) == []
 
@@ -170,7 +170,7 @@ def test_other_addresses_and_code_are_no_links_to_files():
 
 
 def nodes(trees, kind):
-    """Returns the nodes of a kind in modules."""
+    """Returns the nodes of one kind in some modules."""
     return [node for tree in trees for node in ast.walk(tree) if isinstance(node, kind)]
 
 
@@ -179,7 +179,7 @@ def strings(node):
 
 
 def assigned(trees):
-    """Returns the values that modules assign to each variable, by its name."""
+    """Returns the values that modules assign to each variable, by variable name."""
     values = {}
     for node in nodes(trees, ast.Assign):
         for target in node.targets:
@@ -191,7 +191,7 @@ def assigned(trees):
 def fault_kinds(trees):
     """Returns the kinds of faults that modules can count.
 
-    Those are the words given to `add_fault`, to `add_steps`, and to the errors that tell why a process is gone.
+    Those are the words passed to `add_fault`, to `add_steps`, and to the errors that say why a process is gone.
     """
     values = assigned(trees)
     kinds = set()
@@ -211,7 +211,7 @@ def fault_kinds(trees):
 
 
 def logged_tags(trees):
-    """Returns all tags that modules log: those in the table `TAGS`, one for each kind of fault, those of texts and gifs."""
+    """Returns all tags that modules log: those in the table `TAGS`, one per kind of fault, and those of texts and gifs."""
     tags = {tag for table in assigned(trees).get("TAGS", []) for tag in ast.literal_eval(table).values()}
     for text in nodes(trees, ast.JoinedStr):
         if isinstance(text.values[0], ast.Constant) and text.values[0].value == "Faults/":
@@ -238,7 +238,7 @@ def section(text, title):
 
 
 def documented_tags(text):
-    """Returns the tags that have a row of their own: those in the first column of the tables of metrics."""
+    """Returns the tags with their own row: those in the first column of the tables of metrics."""
     logs = section(text, "Metrics").partition("\n### `train.py")[0]
     return {tag for cell in re.findall(r"^\| (.*?) \|", logs, re.MULTILINE) for tag in re.findall(r"`([^`]+)`", cell)}
 
@@ -247,7 +247,7 @@ def test_every_logged_tag_has_a_row_and_every_row_is_logged(algorithm, modules):
     assert documented_tags(algorithm) == logged_tags(modules)
 
 
-def test_a_tag_that_is_only_mentioned_has_no_row():
+def test_a_tag_that_is_only_mentioned_does_not_count_as_a_row():
     rows = "| tag | meaning |\n|---|---|\n| `Perf/A`, `Perf/B` | see `Perf/C` |\n"
     assert documented_tags(f"## Metrics\n{rows}\n### `train.py --summary`\n| `d` | no tag |\n") == {"Perf/A", "Perf/B"}
 
@@ -262,7 +262,7 @@ def test_a_tag_that_is_only_mentioned_has_no_row():
         ("ProcessError(f'{kind}, {count} times', self.last_words('any_log'))", set()),
     ],
 )
-def test_every_kind_of_fault_is_seen(code, kinds):
+def test_every_kind_of_fault_is_found(code, kinds):
     tree = ast.parse(code)
     assert fault_kinds([tree]) == kinds
     assert logged_tags([tree, ast.parse("f'Faults/{kind}'")]) == {f"Faults/{kind}" for kind in kinds}
@@ -275,18 +275,18 @@ def test_every_kind_of_fault_is_seen(code, kinds):
         ("logger.gif('game', data)\nlogger.text('config', 'Perf/Reward, unscaled')", {"game", "config"}),
     ],
 )
-def test_every_tag_is_seen(code, tags):
+def test_every_tag_is_found(code, tags):
     assert logged_tags([ast.parse(code)]) == tags
 
 
-def test_all_ways_to_count_a_fault_are_known(modules):
+def test_every_way_to_count_a_fault_is_recognized(modules):
     assert {"non_finite_update", "stale_push", "host_lost", "server_hung", "engine_died"} <= fault_kinds(modules)
 
 
 # Faults of other programs
 
 
-def test_every_fault_has_its_row_and_its_tests_exist(algorithm):
+def test_every_fault_has_a_row_that_links_to_its_tests(algorithm):
     faults = section(algorithm, "Faults that must not return")
     rows = {int(number): row for number, row in re.findall(r"^\| (\d+) (\|.*)$", faults, re.MULTILINE)}
     assert sorted(rows) == list(range(1, 18))

@@ -1,4 +1,4 @@
-"""The doctor: what it finds on real games, and what it advises where something is wrong."""
+"""The doctor: its findings on real games, and its advice when something is wrong."""
 
 import itertools
 import re
@@ -21,7 +21,7 @@ from doom_a3c.run.play.doctor import examine
 
 
 class Sick(gymnasium.Env):
-    """Pays in its last step alone, a million; its second and third action do nothing, the fourth ends the episode later."""
+    """Pays a million, in its last step only; its second and third actions do nothing."""
 
     observation_space = Box(0, 255, (84, 84), np.uint8)
     action_space = Discrete(4)
@@ -51,7 +51,7 @@ class Poor(Sick):
 
 
 class Endless(Sick):
-    """Pays infinitely much."""
+    """Pays an infinite reward."""
 
     length = 5
 
@@ -61,7 +61,7 @@ class Endless(Sick):
 
 
 class Numbers(gymnasium.Env):
-    """Shows what `see` makes of the time, for 20 steps, and pays 1."""
+    """Shows `see` of the time for 20 steps, and pays 1 a step."""
 
     action_space, pay = Discrete(2), 1.0
     see = staticmethod(lambda time: np.array([time / 20, 0], np.float32))
@@ -81,7 +81,7 @@ class Numbers(gymnasium.Env):
 
 
 class Grid(Numbers):
-    """Shows places by small numbers, as MiniGrid does."""
+    """Encodes cells as small numbers, like MiniGrid."""
 
     observation_space = None
 
@@ -92,7 +92,7 @@ class Grid(Numbers):
 
 
 class Slow(Numbers):
-    """Takes its time."""
+    """Sleeps in every step."""
 
     def step(self, action):
         time.sleep(0.002)
@@ -100,7 +100,7 @@ class Slow(Numbers):
 
 
 def numbers(see, actions=2, pay=1.0):
-    """Registers a game of such numbers, actions and pay; returns its id."""
+    """Registers a Numbers game with its own `see`, actions and pay; returns its id."""
     members = {"see": staticmethod(see), "action_space": Discrete(actions), "pay": pay}
     gymnasium.register("tests/These-v0", type("These", (Numbers,), members))
     return "tests/These-v0"
@@ -112,7 +112,7 @@ gymnasium.register("tests/Sluggish-v0", Slow)
 
 
 class Mixed(Sick):
-    """Ends early in half of its episodes, and late in the others."""
+    """Ends early in half of its episodes and late in the others."""
 
     def reset(self, **options):
         observation = super().reset(**options)
@@ -126,7 +126,7 @@ gymnasium.register("tests/Sick-v0", Sick)
 gymnasium.register("tests/Poor-v0", Poor)
 
 
-def found(scenario, tmp_path, processes=0, **settings):
+def diagnose(scenario, tmp_path, processes=0, **settings):
     record = make_new_run(
         {"scenario": scenario, "frames_dir": str(tmp_path), "models_dir": str(tmp_path / "new"), **settings}
     )
@@ -134,12 +134,12 @@ def found(scenario, tmp_path, processes=0, **settings):
         return {finding.subject: finding for finding in examine(record, games)}
 
 
-def test_what_is_wrong_with_a_game_is_found(tmp_path):
-    found_ = found("tests/Sick-v0", tmp_path, discount=0.9, normalize_rewards=False)
-    advice = {name: finding.advice for name, finding in found_.items() if finding.advice}
+def test_a_bad_game_gets_advice_on_each_problem(tmp_path):
+    findings = diagnose("tests/Sick-v0", tmp_path, discount=0.9, normalize_rewards=False)
+    advice = {name: finding.advice for name, finding in findings.items() if finding.advice}
     assert "--normalize-rewards" in advice["rewards"]
     assert "--reward-scale 1e-06" in advice["rewards"]
-    normalized = found("tests/Sick-v0", tmp_path)["rewards"]  # as every game without a file
+    normalized = diagnose("tests/Sick-v0", tmp_path)["rewards"]  # the default for a game without a file
     assert (normalized.result.rpartition("; ")[2], normalized.advice) == (
         "divided by the spread of their discounted sums",
         "",
@@ -147,14 +147,14 @@ def test_what_is_wrong_with_a_game_is_found(tmp_path):
     assert "single colour" in advice["network sees"]
     assert advice["actions"].startswith("action 1, action 2 do the same in the first 8 steps")
     assert "--discount 0.998" in advice["episodes"]
-    assert found_["random play"].result == "mean 1000000.0, 1000000.0 to 1000000.0, 32 episodes"
+    assert findings["random play"].result == "mean 1000000.0, 1000000.0 to 1000000.0, 32 episodes"
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(("a_step", "whole"), [(0.001, True), (0.05, False)])
-def test_random_play_counts_no_more_short_episodes_than_there_are(monkeypatch, a_step, whole):
+@pytest.mark.parametrize(("step_seconds", "whole"), [(0.001, True), (0.05, False)])
+def test_random_play_does_not_overcount_short_episodes(monkeypatch, step_seconds, whole):
     clock = itertools.count()
-    monkeypatch.setattr(trial_games, "time", SimpleNamespace(monotonic=lambda: a_step * next(clock)))
+    monkeypatch.setattr(trial_games, "time", SimpleNamespace(monotonic=lambda: step_seconds * next(clock)))
     record = make_new_run({"scenario": "tests/Mixed-v0"})
     with closing(make_game_factory(record.scenario.game, record.scenario.observation, 0)) as games:
         play = trial_games.play_at_random(games, seed=3)
@@ -166,54 +166,56 @@ def test_random_play_counts_no_more_short_episodes_than_there_are(monkeypatch, a
     assert ("shorter ones" in doctor._check_scores(record, play).result) == ("or more" in episodes.result) == (not whole)
 
 
-def test_a_game_that_never_pays_is_told(tmp_path):
-    assert found("tests/Poor-v0", tmp_path)["rewards"].result == "random play is never paid"
+def test_a_game_that_never_pays_is_reported(tmp_path):
+    assert diagnose("tests/Poor-v0", tmp_path)["rewards"].result == "random play is never paid"
 
 
-def test_rewards_that_are_not_finite_are_told(tmp_path):
-    assert found("tests/Endless-v0", tmp_path)["rewards"].result == "some are not finite"
+def test_non_finite_rewards_are_reported(tmp_path):
+    assert diagnose("tests/Endless-v0", tmp_path)["rewards"].result == "some are not finite"
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
-@pytest.mark.parametrize("when", [0, 7, 20])  # at the beginning, in the midst, at the end
-def test_numbers_that_are_not_finite_are_told_whenever_they_come(tmp_path, monkeypatch, value, when):
+@pytest.mark.parametrize("when", [0, 7, 20])  # the first, a middle and the last observation
+def test_non_finite_observations_are_reported_at_any_time(tmp_path, monkeypatch, value, when):
     monkeypatch.setattr(trial_games, "EPISODES", 1)
     game = numbers(lambda time: np.array([0, value if time == when else 1]))
     try:
-        found_ = found(game, tmp_path)["numbers seen"]
+        finding = diagnose(game, tmp_path)["numbers seen"]
     finally:
         gymnasium.registry.pop(game)
-    assert found_.result.startswith("some are NaN or infinite: [1] in ")
-    assert "NaN" in found_.advice
+    assert finding.result.startswith("some are NaN or infinite: [1] in ")
+    assert "NaN" in finding.advice
 
 
-def test_the_share_of_unusable_numbers_is_that_of_all_observations(tmp_path, monkeypatch):
+def test_the_unusable_share_is_relative_to_all_observations(tmp_path, monkeypatch):
     monkeypatch.setattr(trial_games, "EPISODES", 1)
-    game = numbers(lambda time: np.array([0, np.nan if time == 20 else 1]))  # one observation of each 21
+    game = numbers(lambda time: np.array([0, np.nan if time == 20 else 1]))  # one observation in 21
     try:
-        says = found(game, tmp_path)["numbers seen"].result
+        result = diagnose(game, tmp_path)["numbers seen"].result
     finally:
         gymnasium.registry.pop(game)
-    assert f"[1] in {100 * 8 / (8 * 22):.3g}%" in says  # with the first observation of the next episode
+    assert f"[1] in {100 * 8 / (8 * 22):.3g}%" in result  # counting the next episode's first observation
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("pay", [1.7e308, np.inf, np.nan])
-def test_sums_of_rewards_that_are_too_large_print_no_warning(tmp_path, monkeypatch, pay):
+def test_overflowing_reward_sums_print_no_warning(tmp_path, monkeypatch, pay):
     monkeypatch.setattr(trial_games, "EPISODES", 1)
     game = numbers(Numbers.see, pay=pay)
     try:
-        assert found(game, tmp_path)["rewards"].subject == "rewards"
+        finding = diagnose(game, tmp_path)["rewards"]
     finally:
         gymnasium.registry.pop(game)
+    expected = "1.7e+308 typically, 1.7e+308 at most" if np.isfinite(pay) else "some are not finite"
+    assert expected in finding.result
 
 
-def test_the_advice_fits_the_kind_of_game(tmp_path, monkeypatch):
+def test_a_one_action_game_of_numbers_gets_fitting_advice(tmp_path, monkeypatch):
     monkeypatch.setattr(trial_games, "EPISODES", 1)
     game = numbers(lambda time: np.array([300.0, 0]), actions=1)
     try:
-        findings = found(game, tmp_path)
+        findings = diagnose(game, tmp_path)
     finally:
         gymnasium.registry.pop(game)
     advice = {name: finding.advice for name, finding in findings.items() if finding.advice}
@@ -223,7 +225,7 @@ def test_the_advice_fits_the_kind_of_game(tmp_path, monkeypatch):
     assert advice.keys() == {"numbers seen", "actions"}
 
 
-def test_a_game_without_an_end_is_given_its_own_kind_of_time_out(tmp_path):
+def test_an_endless_game_is_advised_its_own_timeout_setting(tmp_path):
     for game, setting in (("CartPole-v1", "max_episode_steps"), ("basic", "episode_timeout"), ("pong", "max_frames")):
         record = make_new_run({"scenario": game, "models_dir": str(tmp_path / "new")})
         nothing = np.zeros(0)
@@ -233,45 +235,45 @@ def test_a_game_without_an_end_is_given_its_own_kind_of_time_out(tmp_path):
 
 
 @pytest.mark.parametrize(("game", "words"), [("tests/Grid-v0", "147 numbers"), ("tests/LargeGrid-v0", "than 9 of 255")])
-def test_a_grid_of_small_numbers_raises_no_alarm(tmp_path, monkeypatch, game, words):
+def test_a_grid_of_small_numbers_gets_no_advice(tmp_path, monkeypatch, game, words):
     monkeypatch.setattr(trial_games, "EPISODES", 1)
-    seen = found(game, tmp_path)["network sees"]
+    seen = diagnose(game, tmp_path)["network sees"]
     assert seen.advice == ""
     assert words in seen.result
 
 
-def test_what_is_seen_of_a_dict_is_named(tmp_path, monkeypatch):
+def test_the_parts_of_a_dict_observation_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(trial_games, "EPISODES", 1)
-    findings = found("tests/Rover-v0", tmp_path)
+    findings = diagnose("tests/Rover-v0", tmp_path)
     assert "84x84 pixels, 1 channel and 6 numbers" in findings["network sees"].result
     assert findings["left out"].result == "task (Text)"
     assert "scale speed[1] " in findings["numbers seen"].advice
 
 
-def test_a_slow_game_is_given_processes(tmp_path, monkeypatch):
+def test_a_slow_game_is_advised_to_use_processes(tmp_path, monkeypatch):
     monkeypatch.setattr(trial_games, "EPISODES", 1)
-    assert found("tests/Sluggish-v0", tmp_path)["speed"].advice.startswith("--game-processes ")
-    assert found("tests/Sluggish-v0", tmp_path, game_processes=1)["speed"].advice == ""
+    assert diagnose("tests/Sluggish-v0", tmp_path)["speed"].advice.startswith("--game-processes ")
+    assert diagnose("tests/Sluggish-v0", tmp_path, game_processes=1)["speed"].advice == ""
 
 
-def test_numbers_are_tried_at_both_ends(tmp_path):
-    actions = found("Pendulum-v1", tmp_path)["actions"]
+def test_continuous_actions_are_tried_at_both_bounds(tmp_path):
+    actions = diagnose("Pendulum-v1", tmp_path)["actions"]
     assert actions.result.startswith("3 of 3 tried")
     assert actions.advice == ""
 
 
-def test_choices_and_ends_of_numbers_without_an_effect_are_named(tmp_path):
+def test_choices_and_bounds_without_an_effect_are_named(tmp_path):
     actions = {"mode": Discrete(2), "look": Box(np.float32([0, -5]), np.float32([1, 5]))}
     gymnasium.register("tests/Still-v0", type("Still", (Numbers,), {"action_space": Dict(actions)}))
-    advice = found("tests/Still-v0", tmp_path)["actions"].advice
+    advice = diagnose("tests/Still-v0", tmp_path)["actions"].advice
     ends = "look[0] lowest, look[0] highest, look[1] lowest, look[1] highest"
     assert advice.startswith(f"mode=0, mode=1, {ends} do the same")
 
 
 @pytest.mark.process
-def test_a_good_game_gets_hardly_any_advice(tmp_path):
+def test_a_good_game_gets_a_single_piece_of_advice(tmp_path):
     result = call("train", "--doctor", "--scenario", "basic", cwd=tmp_path, start=RunningAnew)
-    assert (result.returncode, result.stderr) == (0, "")  # such as TensorFlow's messages
+    assert (result.returncode, result.stderr) == (0, "")  # not even TensorFlow's messages
     (advice,) = [line for line in result.stdout.splitlines() if line.startswith("  -> advice")]
     assert "no action presses nothing" in advice
     (sheet,) = tmp_path.glob("frames/*-seen.png")
@@ -279,14 +281,14 @@ def test_a_good_game_gets_hardly_any_advice(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"frames"}
 
 
-def test_matches_side_by_side_are_measured(tmp_path, monkeypatch):
+def test_parallel_matches_are_measured(tmp_path, monkeypatch):
     for name in ("PLAY_SECONDS", "TRIAL_SECONDS", "MATCH_SECONDS"):
         monkeypatch.setattr(trial_games, name, 0.5)
     monkeypatch.setattr(doctor, "MATCHES", (1, 3))
-    finding = found("duel", tmp_path, None)["matches"]
+    finding = diagnose("duel", tmp_path, None)["matches"]
     assert re.findall(r"(\d): [\d,]+ frames/s", finding.result) == ["1", "3"]
     monkeypatch.setattr(doctor, "measure_matches", lambda games, matches: {1: 99.0, 3: 50.0}[matches])
-    advice = found("duel", tmp_path, None)["matches"].advice
+    advice = diagnose("duel", tmp_path, None)["matches"].advice
     assert "1 play faster" in advice
     assert advice.endswith("--envs-per-worker 2")
 
@@ -294,13 +296,13 @@ def test_matches_side_by_side_are_measured(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("scenario", "advice"), [("CartPole-v1", {}), ("ALE/Breakout-v5", {"actions": "FIRE does nothing"})]
 )
-def test_actions_that_do_nothing_are_told(scenario, advice, tmp_path, monkeypatch):
+def test_actions_that_do_nothing_are_reported(scenario, advice, tmp_path, monkeypatch):
     monkeypatch.setattr(trial_games, "EPISODES", 1)
-    told = {name: finding.advice for name, finding in found(scenario, tmp_path).items() if finding.advice}
-    assert told.keys() == advice.keys()
-    assert all(told[name].startswith(words) for name, words in advice.items())
+    given = {name: finding.advice for name, finding in diagnose(scenario, tmp_path).items() if finding.advice}
+    assert given.keys() == advice.keys()
+    assert all(given[name].startswith(words) for name, words in advice.items())
 
 
-def test_the_doctor_says_what_a_mistake_is_in_one_line(tmp_path):
+def test_an_unknown_scenario_gives_a_one_line_error(tmp_path):
     result = call("train", "--doctor", "--scenario", "basik", cwd=tmp_path)
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)

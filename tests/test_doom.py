@@ -24,8 +24,8 @@ def env(closing):
     return closing(DoomEnv(*BASIC))
 
 
-def played(env, seed, actions):
-    """Returns the first observation, the rewards and the way an episode of fixed actions ends."""
+def play(env, seed, actions):
+    """Plays fixed actions; returns the first observation, the rewards and how the episode ended."""
     first, _ = env.reset(seed=seed)
     rewards = []
     for action in actions:
@@ -41,16 +41,16 @@ def test_gymnasiums_checker_passes(env):
 
 
 def test_a_time_out_is_a_truncation_after_300_tics(env):
-    _, rewards, terminated, truncated = played(env, 1, [0] * 100)
+    _, rewards, terminated, truncated = play(env, 1, [0] * 100)
     assert (terminated, truncated) == (False, True)
     assert len(rewards) == 75
     assert sum(rewards) == -300
 
 
-def test_a_kill_is_a_termination():
+def test_killing_the_monster_terminates_the_episode():
     env = DoomEnv(*BASIC)
     random = np.random.default_rng(0)
-    endings = [played(env, seed, random.integers(3, size=100))[1:] for seed in range(12)]
+    endings = [play(env, seed, random.integers(3, size=100))[1:] for seed in range(12)]
     env.close()
     killed = [rewards for rewards, terminated, truncated in endings if terminated and not truncated]
     assert killed, "no random episode hit the monster"
@@ -62,21 +62,21 @@ def test_rewards_are_summed_over_the_skipped_frames(env):
     assert env.step(0)[1] == -4
 
 
-def test_seed_and_actions_decide_everything(env):
+def test_seed_and_actions_determine_the_episode(env):
     actions = np.random.default_rng(1).integers(3, size=40)
-    first = played(env, 7, actions)
-    again = played(env, 7, actions)
+    first = play(env, 7, actions)
+    again = play(env, 7, actions)
     assert np.array_equal(first[0], again[0])
     assert first[1] == again[1]
-    assert len({DoomEnv_screen(env, seed).tobytes() for seed in range(4)}) > 1
+    assert len({first_screen(env, seed).tobytes() for seed in range(4)}) > 1
 
 
 def test_a_renewed_engine_plays_the_same_episodes(env, monkeypatch):
     actions = np.random.default_rng(1).integers(3, size=40)
-    before = played(env, 7, actions)
+    before = play(env, 7, actions)
     engine = env._process
     monkeypatch.setattr(doom, "RENEWAL", 1)
-    after = played(env, 7, actions)
+    after = play(env, 7, actions)
     assert env._process is not engine
     assert not engine.instance
     assert np.array_equal(before[0], after[0])
@@ -84,24 +84,24 @@ def test_a_renewed_engine_plays_the_same_episodes(env, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [UserError("there is no room"), EngineError("engine_died")])
-def test_where_no_new_engine_starts_the_old_one_plays_on(env, monkeypatch, error):
+def test_the_old_engine_plays_on_if_no_new_one_starts(env, monkeypatch, error):
     actions = np.random.default_rng(1).integers(3, size=40)
-    before, engine = played(env, 7, actions), env._process
+    before, engine = play(env, 7, actions), env._process
 
     def fail(*arguments):
         raise error
 
     monkeypatch.setattr(doom, "RENEWAL", 1)
     monkeypatch.setattr(doom, "start_engine", fail)
-    assert played(env, 7, actions)[1:] == before[1:]
+    assert play(env, 7, actions)[1:] == before[1:]
     assert env._process is engine
 
 
-def DoomEnv_screen(env, seed):
+def first_screen(env, seed):
     return env.reset(seed=seed)[0]
 
 
-def test_the_picture_is_cropped_scaled_and_not_blank(env):
+def test_the_observation_is_cropped_scaled_and_not_blank(env):
     observation, _ = env.reset(seed=3)
     assert observation.shape == (84, 84, 1)
     assert observation.dtype == np.uint8
@@ -117,7 +117,7 @@ def test_colour_stack_and_variables_reach_the_observation():
     env = DoomEnv(game, observation)
     seen, _ = env.reset(seed=1)
     assert seen["pixels"].shape == (40, 50, 6)
-    assert np.array_equal(seen["pixels"][..., :3], seen["pixels"][..., 3:])  # the first frame, not zeros
+    assert np.array_equal(seen["pixels"][..., :3], seen["pixels"][..., 3:])  # padded with the first frame, not with zeros
     assert np.allclose(seen["variables"], [1.0, 1.0])
     for _ in range(6):
         before = seen
@@ -127,7 +127,7 @@ def test_colour_stack_and_variables_reach_the_observation():
     env.close()
 
 
-def test_a_delta_turns_by_as_much_each_frame():
+def test_a_delta_button_turns_by_its_value_each_frame():
     actions = ["TURN_LEFT_RIGHT_DELTA=2.5", "TURN_LEFT_RIGHT_DELTA=-0.5"]
     game = replace(SCENARIO.game, available_buttons=("TURN_LEFT_RIGHT_DELTA",), buttons=actions, variables=("ANGLE",))
     env = DoomEnv(replace(game, variable_scales=(1.0,)), SCENARIO.observation)
@@ -140,7 +140,7 @@ def test_a_delta_turns_by_as_much_each_frame():
     assert -180 <= min(angles) < -160 < 160 < max(angles) <= 180  # a full turn
 
 
-def test_angles_are_mapped_to_both_sides_of_zero_and_other_variables_are_only_scaled():
+def test_angles_are_wrapped_and_other_variables_only_scaled():
     angles = {"ANGLE": (270.0, -90), "ROLL": (350.0, -10), "CAMERA_ROLL": (10.0, 10), "CAMERA_ANGLE": (180.0, -180)}
     others = {"PITCH": 200.0, "POSITION_Y": 370.0, "VELOCITY_Y": -3.0, "AMMO2": 4095.5}
     names, values = (*angles, *others), [*(number for number, _ in angles.values()), *others.values()]
@@ -160,12 +160,12 @@ def test_the_recorder_shows_the_same_episode_every_frame(env):
         frames += recorder.step(0, ended)
         total, ended = total + reward, terminated or truncated
     assert recorder.get_score() == total
-    assert len(frames) == 300  # a picture a frame, the last one before the end included
+    assert len(frames) == 300  # one picture per frame, including the last before the end
     assert frames[0].shape == (240, 320, 3)
     recorder.close()
 
 
-def test_vector_of_games_resets_in_the_step_that_ends_an_episode():
+def test_a_vector_resets_in_the_step_that_ends_an_episode():
     vector = ProcessVectorEnv(GAMES * 2)
     vector.reset(seed=[1, 2])
     for _ in range(75):

@@ -43,7 +43,7 @@ def test_a_dead_or_hung_engine_ends_the_episode_and_is_replaced(env, monkeypatch
     env.reset(seed=1)
     env.step(0)
     os.kill(env._process.pid, harm)
-    with monkeypatch.context() as patch:  # an engine that starts on a busy machine needs longer: it would be killed
+    with monkeypatch.context() as patch:  # not for the next start: it may take longer on a busy machine
         patch.setattr(doom_process, "ANSWER_SECONDS", 1.0)
         *_, terminated, truncated, info = env.step(0)
     assert (terminated, truncated, info) == (False, True, {CUT_SHORT: True, FAULTS: [kind]})
@@ -51,7 +51,7 @@ def test_a_dead_or_hung_engine_ends_the_episode_and_is_replaced(env, monkeypatch
     assert env.step(0)[1] == -4
 
 
-def test_engines_leave_nothing_behind_and_write_nothing_here(tmp_path, monkeypatch):
+def test_engines_leave_no_processes_memory_or_files_behind(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for vector in (LocalVectorEnv(GAMES * 2), ProcessVectorEnv(GAMES * 4, 2)):
         vector.reset(seed=1)
@@ -81,8 +81,8 @@ for _ in range(600):
 """
 
 
-def playing(root, folder, make):
-    """Starts a process that plays two games and keeps its temporary files in a folder."""
+def start_player(root, folder, make):
+    """Starts a process that plays two games, with its temporary files in `folder`."""
     environment = {**os.environ, "TMPDIR": str(folder)}
     command = [sys.executable, "-c", SCRIPT.format(make=make)]
     owner = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=environment)
@@ -92,14 +92,14 @@ def playing(root, folder, make):
 
 @pytest.mark.parametrize("make", ["LocalVectorEnv", "ProcessVectorEnv"])
 @pytest.mark.parametrize("engine_too", [False, True])
-def test_kill_9_of_the_owner_takes_the_engines_along(root, tmp_path, make, engine_too):
+def test_kill_9_of_the_owner_ends_its_engines(root, tmp_path, make, engine_too):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    owner = playing(root, tmp_path / "link", make)
+    owner = start_player(root, tmp_path / "link", make)
     games, helpers = engines(owner.pid), family(owner.pid)
     segments = [name for name in os.listdir("/dev/shm") if name.endswith(tuple(games.values()))]
     assert (len(games), len(segments)) == (2, 6)
-    if engine_too:  # one that dies by itself leaves its shared memory
+    if engine_too:  # an engine killed on its own leaves its shared memory
         kill(next(iter(games)))
     owner.kill()
     owner.wait()
@@ -109,72 +109,73 @@ def test_kill_9_of_the_owner_takes_the_engines_along(root, tmp_path, make, engin
 
 
 @pytest.mark.parametrize("harm", ["servers stopped", "fork server stopped", "servers killed"])
-def test_nothing_outlives_its_owner_whatever_else_is_stopped_or_dead(root, tmp_path, harm):
-    owner = playing(root, tmp_path, "ProcessVectorEnv")
+def test_nothing_outlives_an_owner_whose_servers_hang_or_died(root, tmp_path, harm):
+    owner = start_player(root, tmp_path, "ProcessVectorEnv")
     processes, games = family(owner.pid), engines(owner.pid)
-    homes = servers(owner.pid)
-    fork_server = parent(homes[0])
-    for pid in [fork_server] if harm == "fork server stopped" else homes:
+    old_servers = servers(owner.pid)
+    fork_server = parent(old_servers[0])
+    for pid in [fork_server] if harm == "fork server stopped" else old_servers:
         kill(pid, signal.SIGKILL if harm == "servers killed" else signal.SIGSTOP)
     if harm != "fork server stopped":
         kill(fork_server)
     owner.kill()
     owner.wait()
     owner.stdout.close()
-    leftover = () if harm == "servers killed" else games.values()  # nobody is left who could remove their memory
+    leftover = () if harm == "servers killed" else games.values()  # no process is left to remove their memory
     assert until(lambda: not left_over(processes, leftover), 5)
     for path in Path("/dev/shm").glob("ViZDoom*"):
         if path.name.endswith(tuple(games.values())):
             path.unlink()
 
 
-def test_what_an_engine_killed_newborn_has_left_goes_with_the_run_whichever_fork_server_is_the_last(root, tmp_path):
-    owner = playing(root, tmp_path, "ProcessVectorEnv")
-    nobodys = Path("/dev/shm/ViZDoomMQCtrNobodys")
-    nobodys.touch()
+def test_orphaned_shared_memory_is_removed_when_the_run_ends(root, tmp_path):
+    """Even if its fork server has died and another one has replaced it."""
+    owner = start_player(root, tmp_path, "ProcessVectorEnv")
+    orphan = Path("/dev/shm/ViZDoomMQCtrNobodys")
+    orphan.touch()
     time.sleep(1.5)
     try:
-        homes = servers(owner.pid)
-        kill(parent(homes[0]))
-        kill(homes[0])  # which has another fork server started, when it is replaced
-        assert until(lambda: [pid for pid in servers(owner.pid) if pid not in homes], 20)
+        old_servers = servers(owner.pid)
+        kill(parent(old_servers[0]))
+        kill(old_servers[0])  # its replacement comes from a new fork server
+        assert until(lambda: [pid for pid in servers(owner.pid) if pid not in old_servers], 20)
         owner.kill()
         owner.wait()
         owner.stdout.close()
-        assert until(lambda: not nobodys.exists(), 5)
+        assert until(lambda: not orphan.exists(), 5)
     finally:
-        nobodys.unlink(missing_ok=True)
+        orphan.unlink(missing_ok=True)
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(("harm", "kind"), [(signal.SIGKILL, "engine_died"), (signal.SIGSTOP, "engine_hung")])
-def test_the_games_of_a_server_go_on_when_an_engine_does_not(harm, kind):
+def test_a_servers_games_survive_a_dead_or_hung_engine(harm, kind):
     vector = ProcessVectorEnv(GAMES * 2)
     vector.reset(seed=[1, 2])
     vector.step(np.array([0, 0]))
     kill(max(engines(os.getpid())), harm)
     *_, truncated, infos = vector.step(np.array([0, 0]))
     assert read_faults(infos) == [kind]
-    assert truncated.sum() in (1, 2)  # all of a server's games go where its caller is blocked for good
+    assert truncated.sum() in (1, 2)  # all games of a server are lost if its caller is blocked for good
     assert vector.step(np.array([0, 0]))[1].tolist() == [-4, -4]
     assert len(engines(os.getpid())) == 2
     vector.close()
 
 
-def test_the_death_of_a_server_is_noticed_though_its_engines_live():
+def test_a_dead_server_is_noticed_while_its_engines_live():
     vector = ProcessVectorEnv(GAMES * 2)
     vector.reset(seed=[1, 2])
     (server,) = servers(os.getpid())
     games = engines(os.getpid())
     kill(server)
     infos = vector.step(np.array([0, 0]))[4]
-    assert read_faults(infos) == ["server_died"]  # and not as one that hangs
+    assert read_faults(infos) == ["server_died"]  # and not "server_hung"
     assert not set(games) & set(engines(os.getpid()))
     vector.close()
 
 
 @pytest.mark.parametrize("wait", [0.0, 0.02, 0.05, 0.1, 0.15])
-def test_engines_that_die_newborn_are_replaced(wait):
+def test_engines_killed_at_startup_are_replaced(wait):
     vector = ProcessVectorEnv(GAMES, prepare=True)
     newborn = until(lambda: engines(os.getpid()))
     time.sleep(wait)
@@ -187,7 +188,7 @@ def test_engines_that_die_newborn_are_replaced(wait):
 
 
 class Reaper(threading.Thread):
-    """Kills so many engines as soon as they are born."""
+    """Kills the first `count` engines as soon as they start."""
 
     def __init__(self, count):
         super().__init__(daemon=True)
@@ -202,7 +203,7 @@ class Reaper(threading.Thread):
             time.sleep(0.005)
 
 
-def test_engines_that_are_killed_newborn_again_and_again_are_waited_for(monkeypatch):
+def test_repeated_kills_at_startup_are_retried(monkeypatch):
     monkeypatch.setattr(retries, "PAUSES", [pause / 10 for pause in retries.PAUSES])
     assert sum(retries.PAUSES) * 10 >= 120
     assert list(retries.PAUSES) == sorted(retries.PAUSES)
@@ -215,7 +216,7 @@ def test_engines_that_are_killed_newborn_again_and_again_are_waited_for(monkeypa
     vector.close()
 
 
-def test_games_whose_engines_are_always_killed_say_so_at_last(monkeypatch):
+def test_endless_kills_at_startup_end_with_an_error(monkeypatch):
     monkeypatch.setattr(retries, "PAUSES", (0.0, 0.1))
     reaper = Reaper(3)
     reaper.start()
@@ -225,7 +226,7 @@ def test_games_whose_engines_are_always_killed_say_so_at_last(monkeypatch):
 
 
 def broken(folder, kind):
-    """Returns a game of a level that the engine cannot play."""
+    """Returns a game whose level the engine cannot play."""
     level = text_map("MAP01", 1)
     name, text = level[1]
     lumps = {
@@ -251,30 +252,31 @@ def broken(folder, kind):
         ("its end", "check the level in an editor"),
     ],
 )
-def test_a_level_that_crashes_the_engine_is_named_at_once_with_what_the_engine_says(tmp_path, monkeypatch, kind, words):
-    monkeypatch.setattr(retries, "PAUSES", (0.0, 600.0))  # which nobody waits for
+def test_a_level_that_crashes_the_engine_is_named_at_once(tmp_path, monkeypatch, kind, words):
+    """The error comes without a long retry and quotes the engine."""
+    monkeypatch.setattr(retries, "PAUSES", (0.0, 600.0))  # the second is never reached
     vector = ProcessVectorEnv([partial(DoomEnv, *broken(tmp_path, kind))], prepare=True)
-    said = complaint(vector.wait_for_one)
-    assert "map01 of mine.wad" in said
-    assert words in said
-    assert "SIGSEGV" not in said
+    message = complaint(vector.wait_for_one)
+    assert "map01 of mine.wad" in message
+    assert words in message
+    assert "SIGSEGV" not in message
     vector.close()
 
 
-def test_every_door_says_the_same_of_a_level_that_crashes_the_engine(tmp_path, monkeypatch):
+def test_every_entry_point_reports_a_crashing_level_alike(tmp_path, monkeypatch):
     monkeypatch.setattr(retries, "PAUSES", (0.0, 0.0, 600.0))
     game = broken(tmp_path, "a text")
     (tmp_path / "mine.cfg").write_text("available_buttons = { ATTACK }\n")
     vector = ProcessVectorEnv([partial(DoomEnv, *game)])
     level = str(tmp_path / "mine.wad")
-    doors = {
+    entry_points = {
         "a first reset": vector.reset,
         "films": partial(RemoteVideoRecorder, *game, "320x240"),
         "games in this process": partial(registry.make_vec, level, 2, processes=0),
         "one game in this process": partial(gymnasium.make, "doom_a3c/Basic-v0", scenario=level),
     }
-    said = {door: complaint(door_opened) for door, door_opened in doors.items()}
-    assert len(set(said.values())) == 1, said
+    messages = {name: complaint(start) for name, start in entry_points.items()}
+    assert len(set(messages.values())) == 1, messages
     with pytest.raises(GamesError) as failure:
         vector.reset()
     assert str(pickle.loads(pickle.dumps(failure.value))) == str(failure.value)
@@ -294,7 +296,7 @@ def test_every_door_says_the_same_of_a_level_that_crashes_the_engine(tmp_path, m
         ({"log": "Script error, line 1:\n\x1b[31mOops\x07\n"}, "", "Script error, line 1: [31mOops", True),
     ],
 )
-def test_what_is_left_of_a_newborn_engine_tells_how_it_ended(tmp_path, files, said, words, by_itself):
+def test_leftover_files_tell_how_an_engine_died_at_startup(tmp_path, files, said, words, by_itself):
     arguments = "-iwad\n/a/freedoom2.wad\n-file\n/a b/mine.wad\n+map\nmap01\n"
     for name, text in {"arguments": arguments, **files}.items():
         (tmp_path / name).write_text(text)
@@ -307,7 +309,7 @@ def test_what_is_left_of_a_newborn_engine_tells_how_it_ended(tmp_path, files, sa
     assert not diagnose_engine(tmp_path, said).of_level
 
 
-def test_what_an_engine_says_of_its_episodes_does_not_pile_up(env):
+def test_the_engine_log_does_not_grow_with_every_episode(env):
     sizes = []
     for seed in range(3):
         env.reset(seed=seed)

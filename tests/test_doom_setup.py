@@ -26,7 +26,7 @@ from doom_a3c.settings.scenarios import from_plain, to_plain
 SCENARIO = catalog.find("basic")
 
 
-def test_buttons_single_combined_and_listed():
+def test_buttons_can_be_single_combined_or_listed():
     buttons = [vizdoom.Button.MOVE_LEFT, vizdoom.Button.ATTACK, vizdoom.Button.TURN_LEFT_RIGHT_DELTA]
     assert build_actions("single", buttons) == [[1, 0, 0], [0, 1, 0]]
     combined = build_actions("combinations", buttons)
@@ -39,7 +39,7 @@ def test_buttons_single_combined_and_listed():
         build_actions("combinations", many)
 
 
-def test_buttons_that_go_together_are_combined_and_others_pressed_alone():
+def test_together_combines_only_buttons_that_go_together():
     names = ["ATTACK", "TURN_RIGHT", "MOVE_FORWARD", "USE", "TURN_LEFT", "TURN_LEFT_RIGHT_DELTA"]
     buttons = [getattr(vizdoom.Button, name) for name in names]
     actions = build_actions("together", buttons)
@@ -52,7 +52,7 @@ def test_buttons_that_go_together_are_combined_and_others_pressed_alone():
     assert alone == [[0], [1]]
 
 
-def test_a_wad_without_a_scenario_file_combines_few_buttons_and_has_heads_for_many(own):
+def test_few_buttons_combine_by_default_and_many_get_heads(own):
     spec = own("available_buttons = { MOVE_LEFT ATTACK }")
     few, many = [vizdoom.Button.MOVE_LEFT, vizdoom.Button.ATTACK], [vizdoom.Button.ATTACK, vizdoom.Button.USE]
     assert make_actions(spec, few) == make_actions(replace(spec, buttons="together"), few)
@@ -60,7 +60,7 @@ def test_a_wad_without_a_scenario_file_combines_few_buttons_and_has_heads_for_ma
     assert make_actions(spec, many).joint is False
 
 
-def test_groups_of_buttons_make_every_choice_of_one_from_each():
+def test_groups_combine_one_choice_from_each():
     buttons = [vizdoom.Button.TURN_LEFT, vizdoom.Button.TURN_RIGHT, vizdoom.Button.ATTACK]
     groups = [["TURN_LEFT", "TURN_RIGHT", []], ["ATTACK", []]]
     expected = [[1, 0, 1], [1, 0, 0], [0, 1, 1], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
@@ -103,7 +103,7 @@ def list_buttons(*names):
     return [getattr(vizdoom.Button, name) for name in names]
 
 
-def test_each_head_chooses_nothing_or_one_of_its_own():
+def test_each_head_picks_one_of_its_choices_or_nothing():
     buttons = list_buttons("MOVE_FORWARD", "ATTACK", "USE", "TURN_LEFT_RIGHT_DELTA")
     turns = {"TURN_LEFT_RIGHT_DELTA": {"steps": 5, "most": 10}}
     heads = {"heads": [["MOVE_FORWARD"], ["ATTACK", ["ATTACK", "USE"]], turns]}
@@ -118,14 +118,14 @@ def test_each_head_chooses_nothing_or_one_of_its_own():
     assert actions.describe() == "3 choices: 2 of MOVE_FORWARD, 3 of ATTACK ..., 5 of TURN_LEFT_RIGHT_DELTA"
 
 
-def test_a_choice_that_a_head_names_twice_is_one():
-    """[] is the first choice of each head already, though groups of one choice among all actions need it."""
+def test_duplicate_choices_in_a_head_are_merged():
+    """Each head already begins with []; only groups of buttons have to list it."""
     heads = {"heads": [["ATTACK", []], ["MOVE_LEFT", "MOVE_RIGHT", "MOVE_LEFT"]]}
     actions = make_actions(replace(SCENARIO.game, buttons=heads), list_buttons("ATTACK", "MOVE_LEFT", "MOVE_RIGHT"))
     assert actions.flat_names == ["no ATTACK", "ATTACK", "no MOVE_LEFT ...", "MOVE_LEFT", "MOVE_RIGHT"]
 
 
-def test_the_heads_of_any_game_are_found():
+def test_heads_are_derived_from_the_games_buttons():
     names = ("MOVE_FORWARD", "MOVE_BACKWARD", "MOVE_LEFT", "TURN_LEFT", "TURN_RIGHT", "ATTACK", "SELECT_WEAPON1", "SPEED")
     actions = make_actions(replace(SCENARIO.game, buttons="heads"), list_buttons(*names))
     assert actions.space == MultiDiscrete([3, 2, 3, 2, 2, 2])
@@ -163,25 +163,25 @@ STEPS = {"steps": 21, "most": 12.5}
         ([{"TURN_LEFT_RIGHT_DELTA": STEPS, "ATTACK": STEPS}], "a head is a list of buttons"),
     ],
 )
-def test_wrong_heads_are_one_line(heads, words):
+def test_invalid_heads_give_a_one_line_error(heads, words):
     buttons = list_buttons("ATTACK", "USE", "TURN_LEFT_RIGHT_DELTA")
     with pytest.raises(UserError, match=re.escape(words)) as error:
         make_actions(replace(SCENARIO.game, buttons={"heads": heads}), buttons)
     assert "\n" not in str(error.value)
 
 
-def test_a_table_of_buttons_has_heads_alone():
+def test_a_buttons_table_may_only_contain_heads():
     with pytest.raises(UserError, match="a table has heads"):
         make_actions(replace(SCENARIO.game, buttons={"heads": [["ATTACK"]], "more": 1}), list_buttons("ATTACK"))
 
 
-def test_heads_survive_a_checkpoint():
+def test_heads_survive_serialization():
     heads = {"heads": [["ATTACK"], ["MOVE_LEFT", "MOVE_RIGHT"]]}
     scenario = replace(SCENARIO, game=replace(SCENARIO.game, buttons=heads))
     assert from_plain(json.loads(json.dumps(to_plain(scenario))), "test").game.buttons == heads
 
 
-def test_a_turn_of_some_degrees_turns_the_player_by_them():
+def test_a_turn_in_degrees_turns_the_player_that_far():
     heads = {"heads": [{"TURN_LEFT_RIGHT_DELTA": {"steps": 3, "most": 5}}]}
     spec = replace(SCENARIO.game, buttons=heads, available_buttons=("TURN_LEFT_RIGHT_DELTA",), variables=("ANGLE",))
     env = DoomEnv(replace(spec, variable_scales=(1.0,)), SCENARIO.observation)
@@ -206,25 +206,25 @@ def test_a_turn_of_some_degrees_turns_the_player_by_them():
         ({"variables": ("PLACES",), "variable_scales": (1.0,)}, r"\[shaping\]"),
     ],
 )
-def test_mistakes_in_the_game_table_name_the_cure(change, message):
+def test_errors_in_the_game_table_suggest_a_fix(change, message):
     with pytest.raises(UserError, match=message):
         check(replace(SCENARIO.game, **change), SCENARIO.observation)
 
 
-def test_a_broken_cfg_is_named_with_its_line(tmp_path):
+def test_an_error_in_a_cfg_names_the_line(tmp_path):
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = basic.wad\nliving_rewrd = -1\n")
     with pytest.raises(UserError, match=r"line 2.*'living_rewrd'.*did you mean living_reward"):
         catalog.find(str(tmp_path / "mine.cfg"))
 
 
-def test_a_wad_named_by_a_cfg_is_checked_too(tmp_path):
+def test_a_wad_named_in_a_cfg_is_checked(tmp_path):
     (tmp_path / "empty.wad").touch()
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = empty.wad\navailable_buttons = { ATTACK }\n")
     with pytest.raises(UserError, match=r"empty\.wad"):
         catalog.find(str(tmp_path / "mine.cfg"))
 
 
-def test_a_missing_map_of_an_archive_lists_its_maps(tmp_path):
+def test_a_map_missing_from_an_archive_lists_its_maps(tmp_path):
     with zipfile.ZipFile(tmp_path / "mine.pk3", "w") as archive:
         archive.writestr("maps/map07.wad", wad_of(*text_map("MAP01", 1)))
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = mine.pk3\ndoom_map = map77\navailable_buttons = { ATTACK }\n")
@@ -234,7 +234,7 @@ def test_a_missing_map_of_an_archive_lists_its_maps(tmp_path):
 
 @pytest.fixture
 def own(tmp_path):
-    """Writes a cfg of such lines; returns a game of it, with a copy of basic.wad beside it."""
+    """Returns a function that writes a cfg with more lines beside a copy of basic.wad, and returns its game."""
     shutil.copy(shipped_folder() / "basic.wad", tmp_path)
 
     def write(*lines):
@@ -246,22 +246,22 @@ def own(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["map77", "map02", "e1m1", "map01 +quit"])  # Freedoom has a map02
-def test_a_map_that_the_wad_lacks_is_refused_before_anything_starts(own, name):
+def test_a_map_missing_from_the_wad_is_refused_early(own, name):
     game = replace(own(), wad=str(shipped_folder() / "basic.wad"), map=name)
-    for said in (
+    for message in (
         complaint(check, replace(SCENARIO.game, map=name), SCENARIO.observation),
         complaint(own, "doom_scenario_path = basic.wad", f"doom_map = {name}"),
         complaint(check, game, SCENARIO.observation),
     ):
-        assert all(word in said for word in (repr(name), "basic.wad", "has map01"))
+        assert all(word in message for word in (repr(name), "basic.wad", "has map01"))
 
 
 @pytest.mark.parametrize("name", ["map01", "MAP01", ""])
-def test_the_name_of_a_map_may_have_any_case(name):
+def test_map_names_ignore_case(name):
     assert len(check(replace(SCENARIO.game, map=name), SCENARIO.observation).heads[0]) == 3
 
 
-def test_a_game_that_is_not_whole_is_refused(tmp_path, own):
+def test_a_truncated_game_wad_is_refused(tmp_path, own):
     (tmp_path / "game.wad").write_bytes(b"IWAD")
     lines = ("doom_scenario_path = basic.wad", "doom_game_path = game.wad")
     assert "game.wad" in complaint(own, *lines)
@@ -272,12 +272,12 @@ def test_a_wad_without_a_map_is_refused(tmp_path, own):
     assert "mine.wad has no map" in complaint(own, "doom_scenario_path = mine.wad")
 
 
-def test_without_a_wad_the_maps_are_the_games_own(own):
+def test_without_a_wad_the_games_own_maps_are_used(own):
     assert len(check(own("doom_map = map32"), SCENARIO.observation).heads[0]) == 4
-    said = complaint(own, "doom_map = map77")
-    assert all(word in said for word in ("'map77'", "freedoom2.wad", "map01, map02,", "24 more"))
-    said = complaint(own, "doom_game_path = freedoom1.wad")
-    assert all(word in said for word in ("'map01'", "freedoom1.wad", "e1m1"))
+    message = complaint(own, "doom_map = map77")
+    assert all(word in message for word in ("'map77'", "freedoom2.wad", "map01, map02,", "24 more"))
+    message = complaint(own, "doom_game_path = freedoom1.wad")
+    assert all(word in message for word in ("'map01'", "freedoom1.wad", "e1m1"))
 
 
 @pytest.mark.parametrize(
@@ -289,12 +289,12 @@ def test_without_a_wad_the_maps_are_the_games_own(own):
         ("doom_game_path = folder.wad", "folder.wad is a folder"),
     ],
 )
-def test_the_files_of_a_cfg_are_looked_at(tmp_path, own, line, words):
+def test_paths_in_a_cfg_must_be_files(tmp_path, own, line, words):
     (tmp_path / "folder.wad").mkdir()
     assert words in complaint(own, line)
 
 
-def test_a_file_that_disappears_later_is_named(own):
+def test_a_file_that_vanishes_later_is_named(own):
     def later(game):
         configure(game, own(), SCENARIO.observation)
         game.set_doom_scenario_path("/nowhere/basic.wad")
@@ -308,17 +308,17 @@ def test_a_disabled_time_out_is_refused(own):
     assert "episode_timeout = 0" in complaint(own, "episode_timeout = 0")
 
 
-def test_an_unknown_resolution_is_refused_with_the_known_ones():
+def test_an_unknown_resolution_lists_the_known_ones():
     observation = replace(SCENARIO.observation, resolution="99999x99999")
-    said = complaint(check, SCENARIO.game, observation)
-    assert all(word in said for word in ("'99999x99999'", "160x120"))
+    message = complaint(check, SCENARIO.game, observation)
+    assert all(word in message for word in ("'99999x99999'", "160x120"))
 
 
-def test_the_title_says_game_wad_map_and_actions(tmp_path, own, monkeypatch):
+def test_the_title_names_game_wad_map_and_actions(tmp_path, own, monkeypatch):
     basic = "freedoom2.wad with basic.wad, map01, 3 actions: MOVE_LEFT MOVE_RIGHT ATTACK"
     assert describe_game(SCENARIO.game, SCENARIO.observation) == basic
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "doom2.wad").touch()  # left to itself, ViZDoom would play that
+    (tmp_path / "doom2.wad").touch()  # ViZDoom's own default would be this one
     actions = "4 actions: NOTHING ATTACK MOVE_LEFT MOVE_LEFT+ATTACK"
     assert describe_game(own(), SCENARIO.observation) == f"freedoom2.wad, map01, {actions}"
     (tmp_path / "mine.cfg").write_text("available_buttons = { ATTACK }\ndoom_map = MAP05")
@@ -341,10 +341,10 @@ def test_the_title_says_game_wad_map_and_actions(tmp_path, own, monkeypatch):
         ("available_buttons = {", "does not end"),
     ],
 )
-def test_a_line_of_a_cfg_that_is_not_understood_is_refused(own, line, words):
-    said = complaint(own, line)
-    assert words in said
-    assert "line 3" in said
+def test_an_invalid_cfg_line_is_refused_with_its_number(own, line, words):
+    message = complaint(own, line)
+    assert words in message
+    assert "line 3" in message
 
 
 @pytest.mark.parametrize(
@@ -363,21 +363,21 @@ def test_a_line_of_a_cfg_that_is_not_understood_is_refused(own, line, words):
         "// living_reward = -1",
     ],
 )
-def test_a_comment_of_another_language_names_the_hash(own, line):
-    said = complaint(own, line)
-    assert "mine.cfg, line 3" in said
-    assert "comments begin with #" in said
+def test_other_comment_styles_in_a_cfg_suggest_the_hash(own, line):
+    message = complaint(own, line)
+    assert "mine.cfg, line 3" in message
+    assert "comments begin with #" in message
 
 
-def test_a_double_slash_in_a_path_is_no_comment(own, tmp_path):
+def test_a_double_slash_in_a_path_is_not_a_comment(own, tmp_path):
     assert own(f"doom_scenario_path = {tmp_path}//basic.wad").wad == str(tmp_path / "basic.wad")
-    said = complaint(own, f"doom_scenario_path = {tmp_path}//none.wad")
-    assert "none.wad does not exist" in said
-    assert "#" not in said
+    message = complaint(own, f"doom_scenario_path = {tmp_path}//none.wad")
+    assert "none.wad does not exist" in message
+    assert "#" not in message
 
 
 @pytest.mark.parametrize("names", [["__members__"], ["name"], ["__init__"]])
-def test_a_name_of_python_is_no_button_or_variable(names):
+def test_python_attribute_names_are_not_buttons_or_variables(names):
     for change in ({"available_buttons": tuple(names)}, {"variables": tuple(names), "variable_scales": (1.0,)}):
         assert "unknown" in complaint(check, replace(SCENARIO.game, **change), SCENARIO.observation)
 
@@ -410,7 +410,7 @@ depth_buffer_enabled = true  # depth, too
 """
 
 
-def test_comments_stand_behind_values_too(own):
+def test_comments_may_follow_values(own):
     game = own(*COMMENTED.splitlines())
     assert (game.wad.rpartition("/")[2], game.iwad, game.map) == ("basic.wad", "freedoom2.wad", "map01")
     assert game.available_buttons == ("MOVE_LEFT", "MOVE_RIGHT", "ATTACK")
@@ -425,16 +425,16 @@ def test_comments_stand_behind_values_too(own):
 @pytest.mark.parametrize(
     ("name", "comment"), [("hash#tag.wad", ""), ("hash#tag.wad", "\t# that one"), ("level #1.wad", "")]
 )
-def test_a_hash_may_be_part_of_a_files_name(tmp_path, own, name, comment):
+def test_a_file_name_may_contain_a_hash(tmp_path, own, name, comment):
     shutil.copy(tmp_path / "basic.wad", tmp_path / name)
     assert own(f"doom_scenario_path = {name}{comment}").wad == str(tmp_path / name)
 
 
-def test_deltas_alone_need_amounts(own):
+def test_delta_buttons_alone_need_amounts(own):
     spec = replace(SCENARIO.game, available_buttons=("TURN_LEFT_RIGHT_DELTA", "MOVE_FORWARD_BACKWARD_DELTA"))
     for buttons in ("single", "together", "combinations"):
-        said = complaint(check, replace(spec, buttons=buttons), SCENARIO.observation)
-        assert "no button to press" not in said
-        assert "TURN_LEFT_RIGHT_DELTA=-5" in said
-    proposed = said[said.index("buttons = ") + len("buttons = ") : said.index("]", said.index("buttons = ")) + 1]
+        error = complaint(check, replace(spec, buttons=buttons), SCENARIO.observation)
+        assert "no button to press" not in error
+        assert "TURN_LEFT_RIGHT_DELTA=-5" in error
+    proposed = error[error.index("buttons = ") + len("buttons = ") : error.index("]", error.index("buttons = ")) + 1]
     assert len(check(replace(spec, buttons=eval(proposed)), SCENARIO.observation).heads[0]) == 4

@@ -1,4 +1,4 @@
-"""The driver's side of the cluster engine on real Ray: actors that cannot begin, an update, faults, logs, real calls."""
+"""The driver's side of the cluster engine on real Ray: actors that fail to start, an update, faults, logs, real calls."""
 
 import contextlib
 import importlib
@@ -15,8 +15,8 @@ from cluster_fakes import gradient_push
 from commands import ROOT
 from fakes import FaultyGames, Tape, changed, finish, network
 from fakes import until as until_within
+from logged_metrics import assert_every_metric_is_logged
 from run_fakes import settings
-from told import assert_told_every_metric
 
 from doom_a3c.agent.model import flatten
 from doom_a3c.engines.cluster import ray as ray_side
@@ -47,13 +47,13 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (requirements-cluster.txt)"),
 ]
-until = partial(until_within, seconds=900, pause=0.5)  # beside whatever else
+until = partial(until_within, seconds=900, pause=0.5)  # generous: the machine may be busy
 SCENARIO, CONFIG = settings("cartpole")
-FIRST = changed(CONFIG, engine="cluster", workers=1, frames=1, seed=5)  # over after its first update
+FIRST = changed(CONFIG, engine="cluster", workers=1, frames=1, seed=5)  # ends after its first update
 
 
 def error_of(engine):
-    """Returns the error that has ended an engine's watch, None while it goes on."""
+    """Returns the error that ended an engine, or None while it is fine."""
     try:
         engine.check()
     except Exception as error:
@@ -62,12 +62,12 @@ def error_of(engine):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A cluster of this file's tests: its start takes longer than most of them. They leave no actor behind in it."""
+    """One cluster for this file's tests, as its start takes longer than most of them; they leave no actor behind."""
     with connect(None, "test"):
         yield
 
 
-def test_a_blueprint_that_actors_cannot_import_is_a_mistake_and_no_dead_server(cluster, tmp_path, monkeypatch):
+def test_a_blueprint_actors_cannot_import_is_a_user_error(cluster, tmp_path, monkeypatch):
     (tmp_path / "only_here.py").write_text("def make(*arguments):\n    pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     make = importlib.import_module("only_here").make
@@ -80,7 +80,7 @@ def test_a_blueprint_that_actors_cannot_import_is_a_mistake_and_no_dead_server(c
     assert "only_here" in str(host.find_failure())
 
 
-def test_actors_import_this_package_wherever_the_script_has_found_it(tmp_path):
+def test_actors_import_the_package_from_where_the_script_did(tmp_path):
     script = """
         import sys
         sys.path.insert(0, ROOT)
@@ -100,7 +100,7 @@ def test_actors_import_this_package_wherever_the_script_has_found_it(tmp_path):
 
 @contextlib.contextmanager
 def engines(folder):
-    """Yields a function that builds engines of CartPole, which log to a folder; ends them afterwards."""
+    """Yields a function that builds CartPole engines that log to a folder; stops them afterwards."""
     made = []
 
     def make(make_server=remote.build_server, make_host=remote.build_host, config=CONFIG):
@@ -128,7 +128,7 @@ def engines(folder):
 
 @pytest.fixture(scope="class")
 def updated(tmp_path_factory, cluster):
-    """An engine whose run was over after its first update, its progress, and its state then."""
+    """An engine whose run ended after its first update, its progress, and its state then."""
     with engines(tmp_path_factory.mktemp("updated")) as make:
         made, progress = make(config=FIRST)
         made.start()
@@ -144,9 +144,9 @@ def updated(tmp_path_factory, cluster):
         ((remote.build_host, remote.build_server), r"build_host\(\) missing 3 required positional arguments", 0),
     ],
 )
-def test_actors_that_cannot_begin_end_the_run_with_their_error(tmp_path, cluster, parts, message, lost):
+def test_actors_that_fail_to_start_end_the_run_with_their_error(tmp_path, cluster, parts, message, lost):
     with engines(tmp_path) as make:
-        made, progress = make(*parts)  # one or both of them take other arguments
+        made, progress = make(*parts)  # one or both take the wrong arguments
         made.start()
         until(lambda: error_of(made), "the error")
         with pytest.raises(ServerError, match=message):
@@ -155,11 +155,11 @@ def test_actors_that_cannot_begin_end_the_run_with_their_error(tmp_path, cluster
 
 
 class TestAfterTheFirstUpdate:
-    """Tests of the same engine, whose server is gone before another one comes."""
+    """Tests that share an engine, whose server is gone before another starts."""
 
-    def test_the_first_update_is_that_of_the_threads_engine(self, updated):
+    def test_the_first_update_equals_the_threads_engines(self, updated):
         _, _, state = updated
-        # A cluster makes one update of a rollout, whatever the scenario says.
+        # A cluster makes one update per rollout, whatever the scenario says.
         config = changed(FIRST, engine="threads", epochs=1, minibatches=1)
         builder, progress = Builder(SCENARIO, config), Progress()
         model = builder.make_model(config)
@@ -179,10 +179,10 @@ class TestAfterTheFirstUpdate:
         for name, value in model.snapshot().items():
             np.testing.assert_array_equal(state.variables[name], value, err_msg=name)
 
-    def test_faults_of_evaluation_are_counted_by_the_server(self, updated):
+    def test_the_server_counts_evaluation_faults(self, updated):
         made, progress, _ = updated
         evaluator = Evaluator(
-            FaultyGames([partial(Tape, length=2)] * 2),  # of two steps
+            FaultyGames([partial(Tape, length=2)] * 2),  # episodes of two steps
             network("evaluator"),
             np.random.SeedSequence(1),
             add_fault=made.add_fault,
@@ -194,18 +194,18 @@ class TestAfterTheFirstUpdate:
         assert made.capture().counters.faults == {"server_died": 2}
         made.stop()
         assert progress.faults == {"server_died": 2}
-        made.add_fault("late")  # there is no server any more
+        made.add_fault("late")  # the server is gone
         assert progress.faults == made.capture().counters.faults == {"server_died": 2, "late": 1}
         made.check()
 
 
-def test_another_kind_of_log_is_told_every_metric_of_a_session(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_side, "connect", lambda address, namespace, gpu: contextlib.nullcontext())  # it is
-    assert_told_every_metric("cluster", tmp_path, monkeypatch)
+def test_a_custom_logger_gets_every_metric_of_a_session(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(ray_side, "connect", lambda address, namespace, gpu: contextlib.nullcontext())  # already connected
+    assert_every_metric_is_logged("cluster", tmp_path, monkeypatch)
 
 
-def test_the_protocol_over_real_calls(cluster):
-    import ray  # not before the cluster: it reads at once whether there is a token
+def test_the_protocol_works_over_real_calls(cluster):
+    import ray  # only after the cluster starts: the import looks for a token
 
     config = changed(CONFIG, engine="cluster", max_policy_lag=1, frames=10**9)
     model = Builder(SCENARIO, config).make_model(config)
@@ -218,7 +218,7 @@ def test_the_protocol_over_real_calls(cluster):
         return server.push(host, generation, sequence, message, -1)["verdict"]
 
     def joined():
-        """Joins, when a server has come that answers."""
+        """Joins as soon as a server answers."""
 
         def answer():
             with contextlib.suppress(UnreachableError):

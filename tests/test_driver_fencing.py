@@ -1,4 +1,4 @@
-"""Who may push: the driver sees to it while hosts are lost, servers restart and lines fail. Its processes are made up."""
+"""The driver fences replaced hosts while hosts are lost, servers restart and connections fail. Processes are fakes."""
 
 import itertools
 import random
@@ -22,7 +22,7 @@ CONFIG = changed(SMALL, max_policy_lag=10**6, learning_rate=1e-6)
 
 
 class Line:
-    """The way to the server, which may be down: then a call has not arrived, or its answer is lost."""
+    """The connection to the server. While it is down, either a call does not arrive or its answer is lost."""
 
     def __init__(self):
         self.server, self.down, self.arrives = KnownServer(CONFIG), False, False
@@ -41,13 +41,13 @@ class Line:
 
 @pytest.fixture
 def run(monkeypatch):
-    """A driver with made-up processes; `hosts` has all that it has ever started, of one name, the newest last."""
+    """A driver with fake processes; `hosts` has the generations of all hosts ever started, newest last, all of one name."""
     one = SimpleNamespace(line=Line(), hosts=[], lines=[], lost=set(), pushed=itertools.count(1))
 
     class Host:
         def __init__(self, blueprint, name, *, number, generation, machine):
             assert (name, number) == (NAME, len(one.hosts))
-            # One that was lost may live on behind a broken network: its pushes are refused by now.
+            # A lost host may live on behind a broken network: by now its pushes are refused.
             assert {push(old) for old in one.hosts} <= {"fenced", "wait"}
             one.hosts.append(generation)
             self.generation = generation
@@ -94,27 +94,27 @@ def run(monkeypatch):
 
 def lose(run):
     """Loses the newest host."""
-    told = len(run.lines)
+    seen = len(run.lines)
     run.lost.add(run.hosts[-1])
-    until(lambda: any("died" in line for line in run.lines[told:]))
+    until(lambda: any("died" in line for line in run.lines[seen:]))
 
 
 @pytest.mark.parametrize("arrives", [False, True])
-def test_a_lost_host_is_replace_once_the_server_refuses_its_pushes(run, arrives):
+def test_a_lost_host_is_replaced_once_its_pushes_are_fenced(run, arrives):
     run.line.arrives, run.line.down = arrives, True
     lose(run)
-    time.sleep(0.1)  # ten looks at everything
-    assert len(run.hosts) == 1  # nobody knows whether the server has heard
+    time.sleep(0.1)  # ten ticks of the driver
+    assert len(run.hosts) == 1  # it is unknown whether the call reached the server
     run.line.down = False
     until(lambda: len(run.hosts) == 2)
     assert run.push(run.hosts[0]) == "fenced"
     assert [run.push(run.hosts[1], sequence) for sequence in (1, 2, 3, 3)] == ["applied"] * 3 + ["duplicate"]
 
 
-def test_a_server_that_restarts_from_an_older_state_knows_who_plays(run, monkeypatch):
+def test_a_server_restored_from_an_old_state_knows_the_hosts(run, monkeypatch):
     state = until(run.line.server.state)
     monkeypatch.setattr(driver, "_STATE_SECONDS", 3600.0)
-    time.sleep(0.1)  # for a copy under way
+    time.sleep(0.1)  # for a copy in progress
     lose(run)
     until(lambda: len(run.hosts) == 2)
     assert run.push(run.hosts[1], 1) == "applied"
@@ -126,7 +126,7 @@ def test_a_server_that_restarts_from_an_older_state_knows_who_plays(run, monkeyp
     assert [run.push(run.hosts[1], sequence) for sequence in (1, 2, 3)] == ["applied"] * 3
 
 
-def test_generations_are_never_drawn_twice_though_the_clock_is_set_back(run, monkeypatch):
+def test_generations_stay_unique_when_the_clock_is_set_back(run, monkeypatch):
     drawn = []
     for seconds in (5, 5, 1, 10, 0):
         monkeypatch.setattr(driver.time, "time_ns", lambda now=seconds: now * 10**9)
@@ -135,20 +135,20 @@ def test_generations_are_never_drawn_twice_though_the_clock_is_set_back(run, mon
     assert drawn[0] > run.hosts[0]
 
 
-def test_refused_pushes_are_told_and_their_host_is_replaced_when_it_has_ended(run):
+def test_refused_pushes_are_logged_and_their_host_is_replaced(run):
     bad = gradient_push(metrics={})
     for _ in range(3):
         assert run.line.server.push(NAME, run.hosts[0], next(run.pushed), bad, -1)["verdict"] == "refused"
     assert run.push(run.hosts[0]) == "fenced"
     until(lambda: [NAME in line and "metrics" in line for line in run.lines if "refused" in line] == [True] * 3)
-    lose(run)  # as it ends by itself when it is told
+    lose(run)  # a real host ends by itself when it is fenced
     until(lambda: len(run.hosts) == 2)
     assert run.push(run.hosts[1]) == "applied"
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_push_of_a_replaced_host_counts_whatever_fails(run, seed):
-    """Hosts push on for ever, the lost ones too, while hosts are lost, servers restart and the driver's line fails."""
+def test_pushes_of_a_replaced_host_never_count(run, seed):
+    """All hosts, even lost ones, keep pushing while hosts are lost, servers restart and the driver's connection fails."""
     over, violations, applied = threading.Event(), [], []
 
     def haunt():

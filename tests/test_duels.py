@@ -1,4 +1,4 @@
-"""Matches between agents, each with an engine of its own."""
+"""Matches between agents, each with its own engine."""
 
 import os
 import pickle
@@ -27,7 +27,7 @@ from doom_a3c.settings.scenarios import from_plain
 
 SECONDS = 8  # of game time in a match
 STEPS = -(-SECONDS * 35 // 4)
-WAIT, FIRE = [0, 10, 0], [1, 10, 1]  # 10 of 21 turns is none; who fires runs, too, to the next wall
+WAIT, FIRE = [0, 10, 0], [1, 10, 1]  # turn 10 of 21 is no turn; FIRE also runs to the next wall
 
 
 def make_scenario(wad="multi_duel.wad", agents=2, bots=0):
@@ -60,7 +60,7 @@ def test_players_see_the_same_match(make):
     env = make()
     _, infos = env.reset(seed=[3, 4])
     assert infos["seed"][0] == infos["seed"][1]
-    sums, (observations, *_) = play(env, [WAIT, FIRE], STEPS - 1)  # rockets at a wall in front
+    sums, (observations, *_) = play(env, [WAIT, FIRE], STEPS - 1)  # rockets at the wall in front
     assert sums[1] < sums[0] == 0
     assert observations["variables"][:, 0].tolist() == sums.tolist()
     last, (_, _rewards, terminated, truncated, infos) = play(env, [WAIT, FIRE], 1)
@@ -70,7 +70,7 @@ def test_players_see_the_same_match(make):
     assert [list(rivals) for rivals in final[RIVALS]] == [[(sums + last)[1]], [(sums + last)[0]]]
     assert infos["final_obs"][1]["variables"][0] == (sums + last)[1]
     assert infos["seed"][0] == infos["seed"][1]
-    sums, (*_, truncated, _) = play(env, [FIRE, WAIT], STEPS)  # the next match, with the roles changed
+    sums, (*_, truncated, _) = play(env, [FIRE, WAIT], STEPS)  # the next match, with the roles swapped
     assert sums[0] < sums[1] == 0
     assert truncated.all()
 
@@ -84,7 +84,7 @@ def test_four_agents_and_bots_play_one_match(make):
     assert [each[0] for each in rivals[1:]] == [sums[0]] * 3, "all see the frags of the first player"
 
 
-def test_a_vector_has_whole_matches(make):
+def test_a_vector_holds_whole_matches(make):
     assert make(3).num_envs == 4
     seat = partial(make_seat, make_scenario().game, make_scenario().observation, 0)
     with pytest.raises(ValueError, match="whole matches"):
@@ -93,18 +93,18 @@ def test_a_vector_has_whole_matches(make):
 
 @pytest.mark.parametrize("player", [0, 1])
 @pytest.mark.parametrize("harm", ["engine", "server"])
-def test_a_fault_of_a_player_ends_its_match_alone(make, harm, player):
+def test_a_players_fault_ends_only_its_match(make, harm, player):
     env = make(4)
     env.reset(seed=1)
     play(env, [WAIT] * 4, 3)
     mine = servers(os.getpid())
-    victim = sorted(mine)[player]  # of the first match: servers start in order
+    victim = sorted(mine)[player]  # in the first match: servers start in order
     target = victim if harm == "server" else max(engines(victim))
     kill(target)
     _, (_, _rewards, _, truncated, infos) = play(env, [WAIT] * 4, 1)
     assert truncated.tolist() == [True, True, False, False]
     assert infos["final_info"][CUT_SHORT].tolist() == [True, True, False, False]
-    assert read_faults(infos) == [f"{harm}_died"], "the true fault, not that the others noticed it"
+    assert read_faults(infos) == [f"{harm}_died"], "the real fault, not what the others noticed of it"
     assert infos["seed"][0] == infos["seed"][1]
     assert until(lambda: len(engines(os.getpid())) == 4)
     sums, (*_, truncated, infos) = play(env, [WAIT, FIRE] * 2, STEPS - 4)
@@ -115,7 +115,7 @@ def test_a_fault_of_a_player_ends_its_match_alone(make, harm, player):
 
 @pytest.mark.process
 @pytest.mark.parametrize("harm", ["engine", "server"])
-def test_a_player_that_hangs_ends_its_match(make, monkeypatch, harm):
+def test_a_hanging_player_ends_its_match(make, harm):
     env = make(2)
     env.reset(seed=1)
     victim = max(servers(os.getpid()))  # the second player, whose answer is awaited last
@@ -133,12 +133,12 @@ def test_the_doctor_examines_matches(monkeypatch, agents):
     games = make_game_factory(scenario.game, scenario.observation)
     play = trial_games.play_at_random(games, seed=3)
     assert len(play.rewards) + play.missing > 0
-    monkeypatch.setattr(trial_games, "TRIAL_SECONDS", 1.0)  # for one action at least
+    monkeypatch.setattr(trial_games, "TRIAL_SECONDS", 1.0)  # enough for at least one action
     names, outcomes = trial_games.try_actions(games)
     assert 0 < len(outcomes) < len(names)
 
 
-def test_players_of_a_match_have_one_seed_without_one_and_after_a_fault_at_its_start(make, monkeypatch):
+def test_players_share_a_seed_by_default_and_after_a_start_fault(make, monkeypatch):
     env = make(2)
     _, infos = env.reset()
     assert infos["seed"][0] == infos["seed"][1]
@@ -159,7 +159,7 @@ def test_players_lost_between_matches_are_replaced(make):
     assert not play(env, [WAIT] * 2, 2)[1][3].any()
 
 
-def test_a_reset_of_one_player_is_one_of_its_match(make):
+def test_resetting_one_player_resets_its_match(make):
     env = make(4)
     env.reset(seed=1)
     play(env, [FIRE] * 4, 20)
@@ -169,7 +169,7 @@ def test_a_reset_of_one_player_is_one_of_its_match(make):
     play(env, [WAIT] * 4, 2)
 
 
-def test_matches_pickle_as_new_ones_and_leave_nothing(make):
+def test_a_pickled_match_starts_fresh_and_leaves_no_engine(make):
     env = make(2)
     copy = pickle.loads(pickle.dumps(env))
     copy.reset(seed=1)
@@ -178,7 +178,7 @@ def test_matches_pickle_as_new_ones_and_leave_nothing(make):
     assert until(lambda: not engines(os.getpid()))
 
 
-def test_no_two_matches_have_a_port():
+def test_no_two_matches_share_a_port():
     one, other = Ports(), Ports()
     assert len({one.renew(0), one.renew(1), other.renew(0)}) == 3
     with socket.socket() as lock, pytest.raises(OSError, match="in use"):
@@ -190,7 +190,7 @@ def test_no_two_matches_have_a_port():
     other.close()
 
 
-def test_a_port_that_somebody_else_has_is_left_alone(monkeypatch):
+def test_a_port_in_use_elsewhere_is_skipped(monkeypatch):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("", 0))
         wanted = iter([taken.getsockname()[1]])
@@ -225,7 +225,7 @@ def test_a_match_has_2_to_16_players(table, words):
 
 @pytest.fixture
 def duel(tmp_path, closing):
-    """A duel of eight seconds behind PettingZoo's interface."""
+    """An eight-second duel behind PettingZoo's interface."""
     file = tmp_path / "mine.toml"
     file.write_text(
         'base = "base/doom"\n[game]\nwad = "multi_duel.wad"\nmap = "map01"\nbuttons = "heads"\n'
@@ -239,7 +239,7 @@ def test_pettingzoo_accepts_a_duel(duel):
     parallel_api_test(duel, num_cycles=2 * STEPS)
 
 
-def test_a_duel_ends_for_all_and_another_begins(duel):
+def test_a_duel_ends_for_both_players_and_another_begins(duel):
     observations, infos = duel.reset(seed=1)
     seeds = [infos["agent_0"]["seed"]]
     assert observations["agent_1"]["pixels"].shape == duel.observation_space("agent_1")["pixels"].shape
@@ -258,7 +258,7 @@ def test_a_duel_ends_for_all_and_another_begins(duel):
     assert duel.step({}) == ({}, {}, {}, {}, {})
     before = engines(os.getpid())
     seeds.append(duel.reset()[1]["agent_0"]["seed"])
-    assert engines(os.getpid()) == before, "the vector has begun it already"
+    assert engines(os.getpid()) == before, "the vector has already begun it"
     assert len(set(seeds)) == 2
     kill(max(engines(os.getpid())))
     *_, truncated, infos = duel.step(actions)
@@ -268,7 +268,7 @@ def test_a_duel_ends_for_all_and_another_begins(duel):
     assert not duel.step(actions)[3]["agent_0"]
 
 
-def test_a_wrong_action_costs_no_match(duel):
+def test_an_invalid_action_does_not_end_the_match(duel):
     duel.reset(seed=1)
     for wrong in ([0, 3, 0], [-1, 0, 0], [np.nan] * 3, [0.5, 0, 0], [0, 0], "fire", None):
         with pytest.raises(ValueError, match="agent_1"):
@@ -280,7 +280,7 @@ def test_a_wrong_action_costs_no_match(duel):
     assert not duel.step({agent: [0, 0, 0] for agent in duel.agents})[3]["agent_0"]
 
 
-def test_a_pickled_duel_begins_anew(duel):
+def test_a_pickled_duel_starts_fresh(duel):
     duel.reset(seed=1)
     while duel.agents:
         duel.step({agent: np.zeros(3, np.int64) for agent in duel.agents})
@@ -292,7 +292,7 @@ def test_a_pickled_duel_begins_anew(duel):
 
 
 @pytest.mark.parametrize("name", ["basic", "cig_bots", "pong"])
-def test_games_of_one_agent_are_no_parallel_environments(name):
+def test_single_agent_games_are_not_parallel_environments(name):
     assert "agents = 2" in complaint(lambda: doom_a3c.parallel_env(name))
 
 
@@ -301,7 +301,7 @@ def test_a_parallel_environment_needs_no_tensorflow():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_without_pettingzoo_the_cure_is_named(monkeypatch):
+def test_without_pettingzoo_the_error_names_the_fix(monkeypatch):
     monkeypatch.delitem(sys.modules, "doom_a3c.envs.parallel", raising=False)
     monkeypatch.delattr("doom_a3c.envs.parallel", raising=False)
     monkeypatch.setitem(sys.modules, "pettingzoo", None)

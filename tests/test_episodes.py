@@ -1,4 +1,4 @@
-"""Episodes as rollouts tell of them: scores, lives, faults, and what is counted."""
+"""Episodes in rollouts: scores, lives, faults and counters."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from doom_a3c.settings.interface import FAULTS
 @pytest.mark.parametrize(
     ("scale", "expected"), [(0.5, [0.5, 1, 1.5, 2, 2.2, 2.2, 2.2]), (-0.5, [-0.5, -1, -1.5, -2, -2.2, -2.2, -2.2])]
 )
-def test_rewards_are_clipped_after_scaling_and_scores_are_not(play, scale, expected):
+def test_rewards_are_scaled_then_clipped_but_scores_are_raw(play, scale, expected):
     played = play((3, 7), scale=RewardScale(scale, limit=2.2))
     np.testing.assert_allclose(played.rollouts[0].rewards, np.tile(expected, (2, 1)).T, rtol=1e-6)
     assert [(e.game, e.score) for e in played.episodes] == [(0, 1 + 2 + 3), (0, 4 + 5 + 6), (1, 28)]
@@ -23,12 +23,12 @@ def test_rewards_are_clipped_after_scaling_and_scores_are_not(play, scale, expec
 
 def test_scores_are_unscaled_and_complete(play):
     played = play((3, 10), rollouts=3, endings=("terminated", "truncated"))
-    episodes = played.episodes  # of all rollouts: told once each
+    episodes = played.episodes  # of all rollouts, each reported once
     assert played.faults == []
     first = [e for e in episodes if e.game == 0]
     assert [e.score for e in first] == [3 * (3 * i + 2) for i in range(7)]  # rewards 3i+1, 3i+2, 3i+3
     assert [e.length for e in first] == [3] * 7
-    assert [(e.score, e.length) for e in episodes if e.game == 1] == [(55, 10), (155, 10)]  # across the seams
+    assert [(e.score, e.length) for e in episodes if e.game == 1] == [(55, 10), (155, 10)]  # across the borders of rollouts
     values = np.concatenate([rollout.values for rollout in played.rollouts])
     np.testing.assert_allclose([e.value for e in first], values[:, 0].reshape(7, 3).mean(axis=1), rtol=1e-4, atol=1e-6)
     for one in played.played:
@@ -40,7 +40,7 @@ def test_an_episode_cut_by_a_fault_has_no_score(play):
     assert (played.episodes, played.faults) == ([], ["engine died"] * 3)
 
 
-def test_faults_at_the_start_are_those_of_the_first_rollout(make_network):
+def test_faults_at_reset_count_in_the_first_rollout(make_network):
     class Troubled(CountingEnv):
         def reset(self, *, seed=None, options=None):
             observation, _ = super().reset(seed=seed)
@@ -51,14 +51,14 @@ def test_faults_at_the_start_are_those_of_the_first_rollout(make_network):
     assert [list(one.stats.faults) for one in played.played] == [["engine died"] * 2, []]
 
 
-def test_steps_and_frames_are_those_of_all_games(play):
+def test_steps_and_frames_count_all_games(play):
     for one in play((3, 4, 5), rollouts=2, rollout_length=6).played:
         assert (one.stats.steps, one.stats.frames) == (3 * 6, 3 * 6 * FRAME_SKIP)
 
 
-def test_a_rollout_is_as_old_as_the_oldest_weights_that_decided_in_it(make_network):
+def test_a_rollouts_version_is_that_of_its_oldest_weights(make_network):
     network = make_network()
-    policy, versions = Policy(network), iter((7, 5, 6, 9, 3, 8, 8, 4))  # one for every step, one for the value behind
+    policy, versions = Policy(network), iter((7, 5, 6, 9, 3, 8, 8, 4))  # one per step, and one for the bootstrap value
 
     class Ageing:
         distribution, initial_state = policy.distribution, policy.initial_state
@@ -75,7 +75,7 @@ def test_a_rollout_is_as_old_as_the_oldest_weights_that_decided_in_it(make_netwo
 
 
 @pytest.mark.parametrize("core", ["lstm", "none"])
-def test_a_lost_life_ends_the_return_and_nothing_else(play, core):
+def test_a_lost_life_ends_only_the_return(play, core):
     played = play((4, 5, 7), rollouts=4, core=core, losses=(2, 3), endings=("terminated", "truncated"))
     for rollout in played.rollouts:
         _, episode, time, _ = codes(rollout)
@@ -85,7 +85,7 @@ def test_a_lost_life_ends_the_return_and_nothing_else(play, core):
         np.testing.assert_array_equal(rollout.resets[1:], over)
         died = over & (episode[:-1] % 2 == 0)
         np.testing.assert_array_equal(rollout.discounts, np.where(lost | died, 0, np.float32(GAMMA)))
-        # The core remembers across a lost life: what was played is what an unroll without a reset there gives.
+        # The core remembers across a lost life: the rollout matches an unroll without a reset there.
         values = unroll(played.network, rollout, 8)[1]
         np.testing.assert_allclose(rollout.values, values[:-1], rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(rollout.next_values[~over], values[1:][~over], rtol=1e-4, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Evaluations of a run: which weights are evaluated, which are the best, and what these score."""
+"""Evaluations of a run: which weights are evaluated, which are the best, and how those score."""
 
 import math
 import threading
@@ -52,7 +52,7 @@ def test_only_a_better_evaluation_replaces_the_best_checkpoint(engine, tmp_path)
         policies.append([load(tmp_path / name).record.best.policy for name in ("best.ckpt", "last.ckpt")])
     assert not np.array_equal(kept[0], kept[1])
     assert np.array_equal(kept[1], kept[2])  # a collapse leaves the best alone
-    assert not np.array_equal(kept[2], kept[3])  # as good and newer
+    assert not np.array_equal(kept[2], kept[3])  # equally good and newer
     assert load(tmp_path / "best.ckpt").record.best.score == 70.0
     assert policies == [["sample", "sample"], ["greedy", "greedy"], ["greedy", "sample"], ["greedy", "greedy"]]
 
@@ -60,11 +60,11 @@ def test_only_a_better_evaluation_replaces_the_best_checkpoint(engine, tmp_path)
 def test_unchanged_weights_are_not_evaluated_twice(engine):
     evaluations = evaluations_of(engine, [10.0])
     evaluations.evaluate()
-    evaluations.evaluate()  # a second evaluation would find no score left
-    assert evaluations.best.score == 11.0  # of the sampled policy
+    evaluations.evaluate()  # a second evaluation would run out of scripted scores
+    assert evaluations.best.score == 11.0  # of the sampling policy
 
 
-def test_weights_that_a_run_went_back_to_are_evaluated_anew(engine):
+def test_weights_are_evaluated_again_after_a_rollback(engine):
     evaluations, start = evaluations_of(engine, [10.0, 5.0]), engine.model.snapshot()
     evaluations.evaluate()
     engine.model.roll_back(start)
@@ -72,7 +72,7 @@ def test_weights_that_a_run_went_back_to_are_evaluated_anew(engine):
     assert len(evaluations.best.evaluations) == 2
 
 
-def test_what_is_reported_are_the_weights_that_were_evaluated(engine):
+def test_reports_contain_the_evaluated_weights(engine):
     reports = []
     evaluations = evaluations_of(engine, [10.0, 5.0], lambda *report: reports.append(report), best=Best(8.0, "greedy"))
     for _ in range(2):
@@ -90,9 +90,9 @@ def test_what_is_reported_are_the_weights_that_were_evaluated(engine):
 @pytest.mark.parametrize(
     ("means", "again", "version", "score", "policy"),
     [
-        ([10.0, 2.0, 5.0], 7.0, 1, 8.0, "sample"),  # lucky, and still better: it keeps the score of the second time
+        ([10.0, 2.0, 5.0], 7.0, 1, 8.0, "sample"),  # lucky, but still better: it keeps its second score
         ([10.0, 2.0, 5.0], 70.0, 1, 70.0, "greedy"),
-        ([10.0, 2.0, 5.0], 5.0, 3, 6.0, "sample"),  # as good and newer
+        ([10.0, 2.0, 5.0], 5.0, 3, 6.0, "sample"),  # equally good and newer
         ([10.0, 2.0, 5.0], 1.0, 3, 6.0, "sample"),
         ([10.0, 2.0, 5.0], math.nan, 3, 6.0, "sample"),
         ([10.0, 2.0, 5.0], math.inf, 3, 6.0, "sample"),
@@ -100,7 +100,7 @@ def test_what_is_reported_are_the_weights_that_were_evaluated(engine):
         ([10.0, 2.0, math.nan], None, 1, 11.0, "sample"),
     ],
 )
-def test_what_was_best_plays_again_where_the_newest_is_not(engine, tmp_path, means, again, version, score, policy):
+def test_a_rematch_decides_between_the_best_and_newest_weights(engine, tmp_path, means, again, version, score, policy):
     saver, settled = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print), []
 
     def report(evaluation, state, best, is_best):
@@ -128,26 +128,26 @@ def test_what_was_best_plays_again_where_the_newest_is_not(engine, tmp_path, mea
         assert np.array_equal(evaluations._evaluator.network.parameters[0].numpy(), weights[0])
 
 
-def test_games_that_have_been_given_up_play_no_rematch(engine):
+def test_no_rematch_once_evaluation_has_been_given_up(engine):
     evaluations = evaluations_of(engine, [10.0, 5.0])  # and no third score
     for _ in range(2):
         engine.update(0.1)
         evaluations.evaluate()
-    evaluations._given_up = True  # another thread still uses them
+    evaluations._given_up = True  # another thread still uses its games
     assert not evaluations.reevaluate_best()
 
 
-def test_the_best_checkpoint_knows_no_evaluation_after_its_own_frames():
+def test_cutting_a_best_record_drops_later_evaluations():
     points = [EvaluationPoint(frames, 0.0, 1.0, 2.0, 1.0) for frames in (10, 20, 30)]
     known = Best(7.0, "sample", tuple(points)).cut_to(20, "greedy")
     assert (known.score, known.policy) == (7.0, "greedy")
     assert [each.frames for each in known.evaluations] == [10, 20]
 
 
-def test_a_session_writes_what_its_rematch_has_settled(engine, tmp_path):
-    told = []
+def test_a_session_saves_and_reports_the_rematch_winner(engine, tmp_path):
+    reported = []
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print)
-    reporter = SimpleNamespace(report_evaluation=ignored, report_reevaluation=lambda *parts: told.append(parts))
+    reporter = SimpleNamespace(report_evaluation=ignored, report_reevaluation=lambda *parts: reported.append(parts))
     evaluator = ScriptedEvaluator([10.0, 70.0, 4.0, 5.0, 3.0])  # the second is best by its greedy policy
     evaluations = make_evaluations.make_evaluations(
         tiny_record(), evaluator, engine, CheckpointFolder(tmp_path), saver, reporter
@@ -162,11 +162,11 @@ def test_a_session_writes_what_its_rematch_has_settled(engine, tmp_path):
     assert all(np.array_equal(best.variables[name], newest[name]) for name in newest)
     assert best.record.best.score == evaluations.best.score == 6.0
     assert evaluations.best.policy == "sample"
-    assert [stays for _, stays in told] == [False]
+    assert [stays for _, stays in reported] == [False]
 
 
-def test_a_rematch_that_is_interrupted_settles_nothing(engine):
-    evaluations = evaluations_of(engine, [10.0, 5.0], settle=lambda *told: pytest.fail("settled"))
+def test_an_interrupted_rematch_settles_nothing(engine):
+    evaluations = evaluations_of(engine, [10.0, 5.0], settle=lambda *arguments: pytest.fail("settled"))
     for _ in range(2):
         engine.update(0.1)
         evaluations.evaluate()
@@ -175,25 +175,25 @@ def test_a_rematch_that_is_interrupted_settles_nothing(engine):
     assert evaluations.best.score == 11.0
 
 
-def test_what_an_earlier_session_found_does_not_play_again(engine):
+def test_an_unbeaten_earlier_best_is_not_reevaluated(engine):
     evaluations = evaluations_of(engine, [5.0], best=Best(8.0, "greedy"))
     engine.update(0.1)
     evaluations.evaluate()
-    evaluations.reevaluate_best()  # a second evaluation would find no score left
+    evaluations.reevaluate_best()  # a second evaluation would run out of scripted scores
     assert evaluations.best.score == 8.0
 
 
 @pytest.mark.parametrize(
     ("means", "again", "best", "score"),
     [
-        ([985.0, 500.0], [700.0, 980.0], "earlier", 981.0),  # one lucky look of this session was higher
+        ([985.0, 500.0], [700.0, 980.0], "earlier", 981.0),  # one lucky evaluation of this session was higher
         ([985.0], [979.0], "newest", 986.0),
         ([985.0], [1000.0], "earlier", 1001.0),  # the newest are the best of this session
         ([985.0, 500.0], [700.0, math.nan], "first", 701.0),
         ([985.0, 500.0], [1200.0, 980.0], "first", 1201.0),
     ],
 )
-def test_the_best_of_an_earlier_session_plays_again_once_it_is_overtaken(engine, confirming, means, again, best, score):
+def test_an_overtaken_earlier_best_gets_a_rematch(engine, confirming, means, again, best, score):
     run, weights = confirming([3.0], [979.0]), {}
     engine.update(0.1)
     weights["earlier"] = engine.capture().variables["policy/kernel"]
@@ -212,7 +212,7 @@ def test_the_best_of_an_earlier_session_plays_again_once_it_is_overtaken(engine,
     assert np.array_equal(load(run.folder.best).variables["policy/kernel"], weights[best])
 
 
-def test_an_evaluation_that_is_not_finite_is_never_the_best(engine):
+def test_a_non_finite_evaluation_is_never_the_best(engine):
     evaluations, bests = evaluations_of(engine, [math.nan, 10.0, math.nan]), []
     for _ in range(3):
         engine.update(0.1)
@@ -221,7 +221,7 @@ def test_an_evaluation_that_is_not_finite_is_never_the_best(engine):
     assert bests == [None, 11.0, 11.0]
 
 
-def test_weights_that_are_not_finite_are_not_evaluated(engine):
+def test_non_finite_weights_are_not_evaluated(engine):
     engine.update(0.1)
     state = engine.capture()
     state.variables["policy/kernel"][...] = math.nan
@@ -231,25 +231,25 @@ def test_weights_that_are_not_finite_are_not_evaluated(engine):
     assert evaluations.best.score is None
 
 
-# The score that is told
+# The final score
 
 
 @pytest.fixture
 def confirming(engine, tmp_path):
-    """A session that evaluates, settles and confirms, as its checkpoints and its reporter have it."""
+    """Builds evaluations with rematches and a confirmation, their checkpoints and their reports."""
 
     def make(means, alone, record=None):
         folder = CheckpointFolder(tmp_path)
         record = record or tiny_record()
-        saver, told = Saver(folder, record, 60.0, print), []
+        saver, reported = Saver(folder, record, 60.0, print), []
         reporter = SimpleNamespace(
             report_evaluation=ignored,
             report_reevaluation=ignored,
-            report_confirmation=lambda found, state, policy: told.append((found.mean, policy)),
+            report_confirmation=lambda found, state, policy: reported.append((found.mean, policy)),
         )
         evaluator = ScriptedEvaluator(means, alone)
         evaluations = make_evaluations.make_evaluations(record, evaluator, engine, folder, saver, reporter)
-        return SimpleNamespace(evaluations=evaluations, evaluator=evaluator, told=told, folder=folder)
+        return SimpleNamespace(evaluations=evaluations, evaluator=evaluator, reported=reported, folder=folder)
 
     return make
 
@@ -257,15 +257,13 @@ def confirming(engine, tmp_path):
 @pytest.mark.parametrize(
     ("means", "version", "policy"),
     [
-        ([70.0], 1, "greedy"),  # a single look has chosen the policy
-        ([3.0, 1413.2], 2, "sample"),  # the newest weights are the best, and that was luck
-        ([3.0, 70.0, 9.0, 70.0], 2, "greedy"),  # the rematch, the last of these, was a choice too
+        ([70.0], 1, "greedy"),  # a single evaluation has chosen the policy
+        ([3.0, 1413.2], 2, "sample"),  # the newest weights are the best, by luck
+        ([3.0, 70.0, 9.0, 70.0], 2, "greedy"),  # the rematch, the last of these, was a selection too
         ([3.0, 70.0, 9.0, 5.0], 3, "sample"),
     ],
 )
-def test_the_score_of_the_best_is_of_games_that_have_chosen_neither_it_nor_its_policy(
-    engine, confirming, means, version, policy
-):
+def test_the_final_score_is_from_games_not_used_for_selection(engine, confirming, means, version, policy):
     run, weights = confirming(means, [979.0]), []
     for _ in range(min(3, len(means))):
         engine.update(0.1)
@@ -274,7 +272,7 @@ def test_the_score_of_the_best_is_of_games_that_have_chosen_neither_it_nor_its_p
     run.evaluations.reevaluate_best()
     assert not load(run.folder.best).record.best.confirmed
     assert run.evaluations.confirm()
-    assert run.told == [(979.0, policy)]
+    assert run.reported == [(979.0, policy)]
     best = load(run.folder.best)
     assert (best.record.best.score, best.record.best.policy, best.record.best.confirmed) == (979.0, policy, True)
     assert np.array_equal(best.variables["policy/kernel"], weights[version - 1])
@@ -282,14 +280,14 @@ def test_the_score_of_the_best_is_of_games_that_have_chosen_neither_it_nor_its_p
     assert not run.evaluations.confirm()  # once is enough
 
 
-def test_a_higher_evaluation_after_a_confirmed_one_is_not_confirmed(engine):
+def test_a_score_above_a_confirmed_one_is_unconfirmed(engine):
     evaluations = evaluations_of(engine, [10.0], best=Best(8.0, "greedy", confirmed=True))
     engine.update(0.1)
     evaluations.evaluate()
     assert (evaluations.best.score, evaluations.best.confirmed) == (11.0, False)
 
 
-def test_what_was_confirmed_before_does_not_play_again(engine):
+def test_a_confirmed_best_is_not_confirmed_again(engine):
     evaluations = evaluations_of(engine, [5.0], best=Best(8.0, "greedy", confirmed=True))
     engine.update(0.1)
     evaluations.evaluate()
@@ -297,10 +295,10 @@ def test_what_was_confirmed_before_does_not_play_again(engine):
     assert evaluations.best.score == 8.0
 
 
-def test_the_best_of_an_interrupted_session_is_confirmed_by_the_next_one(engine, confirming):
+def test_the_next_session_confirms_an_interrupted_sessions_best(engine, confirming):
     run = confirming([70.0], [])
     engine.update(0.1)
-    run.evaluations.evaluate()  # and Ctrl-C
+    run.evaluations.evaluate()  # then Ctrl-C
     before = load(run.folder.best)
     resumed = run.folder.adopt_best(tiny_record())
     assert (resumed.best.score, resumed.best.confirmed) == (70.0, False)
@@ -317,15 +315,15 @@ def test_the_best_of_an_interrupted_session_is_confirmed_by_the_next_one(engine,
 
 
 @pytest.mark.parametrize("alone", [[], [math.nan], [math.inf]])
-def test_a_score_that_does_not_come_leaves_the_best_unconfirmed(engine, confirming, alone):
+def test_without_a_finite_score_the_best_stays_unconfirmed(engine, confirming, alone):
     run = confirming([70.0], alone)
     engine.update(0.1)
     run.evaluations.evaluate()
     assert not run.evaluations.confirm()
-    assert (run.evaluations.best.score, run.evaluations.best.confirmed, run.told) == (70.0, False, [])
+    assert (run.evaluations.best.score, run.evaluations.best.confirmed, run.reported) == (70.0, False, [])
 
 
-def test_a_confirmation_ends_with_an_interrupt_or_when_it_takes_much_longer_than_an_evaluation(engine, monkeypatch):
+def test_a_confirmation_stops_on_interrupt_or_after_a_time_limit(engine, monkeypatch):
     stops, clock = [], [100.0]
     evaluations = evaluations_of(engine, [70.0])
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])

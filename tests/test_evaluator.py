@@ -1,4 +1,4 @@
-"""Evaluation: each game's share of the episodes, faults, and giving up."""
+"""Evaluation: each game's share of the episodes, faults, and stopping on request."""
 
 import threading
 from functools import partial
@@ -17,7 +17,7 @@ from doom_a3c.settings.errors import UserError
 Steady = partial(Tape, pay=lambda action: 1.0)
 
 
-def test_evaluation_gives_each_game_its_share_so_that_short_episodes_are_not_favoured():
+def test_evaluation_does_not_favour_short_episodes():
     env = LocalVectorEnv([partial(Steady, length=length) for length in (2, 9, 2, 9)])
     evaluator = Evaluator(env, network("evaluator"), np.random.SeedSequence(1))
     greedy, sampled = evaluator.evaluate(6)
@@ -27,20 +27,20 @@ def test_evaluation_gives_each_game_its_share_so_that_short_episodes_are_not_fav
 
 
 @pytest.mark.parametrize(("policy", "greedy"), [("greedy", True), ("sample", False)])
-def test_one_policy_alone_plays_its_share_in_every_game(monkeypatch, policy, greedy):
-    took, step = [], Player.step
+def test_a_single_policy_plays_its_share_in_every_game(monkeypatch, policy, greedy):
+    greedy_steps, step = [], Player.step
     monkeypatch.setattr(
-        Player, "step", lambda player, epsilons, likeliest: took.append(likeliest) or step(player, epsilons)
+        Player, "step", lambda player, epsilons, likeliest: greedy_steps.append(likeliest) or step(player, epsilons)
     )
     env = LocalVectorEnv([partial(Steady, length=length) for length in (2, 9, 2, 9)])
     evaluator = Evaluator(env, network("evaluator"), np.random.SeedSequence(1))
-    found = evaluator.play(policy, 6)  # the first two games play two
+    found = evaluator.play(policy, 6)  # the first two games play two each
     assert (found.mean, found.min, found.max, found.episodes) == (5.5, 2.0, 9.0, 6)
-    assert np.all(np.array(took) == greedy)
+    assert np.all(np.array(greedy_steps) == greedy)
     evaluator.close()
 
 
-def test_faults_of_evaluation_are_told():
+def test_faults_during_evaluation_are_reported():
     faults = []
     games = FaultyGames([partial(Steady, length=2)] * 2)
     evaluator = Evaluator(games, network("evaluator"), np.random.SeedSequence(1), 0.0, faults.append)
@@ -49,7 +49,7 @@ def test_faults_of_evaluation_are_told():
     assert faults == ["server_died"] * 2
 
 
-def test_evaluation_gives_up_when_told_to():
+def test_evaluation_stops_on_request():
     stop = threading.Event()
     stop.set()
     evaluator = Evaluator(LocalVectorEnv([Tape] * 2), network("evaluator"), np.random.SeedSequence(1))
@@ -61,7 +61,7 @@ def test_evaluation_gives_up_when_told_to():
 @pytest.mark.parametrize(
     ("seconds", "asked", "cure"), [(300, 12, "--random-episodes 0"), (700, 25, "--random-episodes 20")]
 )
-def test_random_play_that_is_cut_off_tells_no_score_of_its_short_episodes(monkeypatch, seconds, asked, cure):
+def test_random_play_that_is_cut_off_gives_no_biased_score(monkeypatch, seconds, asked, cure):
     clock = [0.0]
     monkeypatch.setattr(random_play.time, "monotonic", lambda: clock[0])
 
@@ -69,7 +69,7 @@ def test_random_play_that_is_cut_off_tells_no_score_of_its_short_episodes(monkey
         clock[0] += 0.1
 
     def toys(games):
-        """Games whose episodes last 30 steps in one half and 320 in the other, and pay 1 a step."""
+        """Games that pay 1 a step; half of them have episodes of 30 steps, the others of 320."""
         lengths = [30 if game % 2 else 320 for game in range(games)]
         return LocalVectorEnv([partial(Steady, length=length, before_step=tick) for length in lengths])
 

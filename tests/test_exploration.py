@@ -1,4 +1,4 @@
-"""Choosing actions: draws follow the policy, exploration on top of it, and the probabilities that are recorded."""
+"""Choosing actions: sampling from the policy, exploration on top of it, and the recorded probabilities."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from doom_a3c.agent.distributions import Categorical, explore
 def test_samples_follow_softmax(probabilities):
     count = 40_000
     with np.errstate(divide="ignore"):
-        logits = np.maximum(np.log(probabilities), -1e3) + 7  # softmax does not mind the 7
+        logits = np.maximum(np.log(probabilities), -1e3) + 7  # softmax is invariant to the 7
     policy = Categorical(len(probabilities))
     actions = policy.sample(np.tile(logits.astype(np.float32), (count, 1)), np.random.default_rng(0))
     assert actions.dtype == np.int32
@@ -32,7 +32,7 @@ def test_each_row_samples_its_own_logits():
 # Exploration
 
 POLICY = Categorical(4)
-EPSILONS = np.float32([0, 0.01, 0.1, 0.5, 0.9, 1])  # a game each
+EPSILONS = np.float32([0, 0.01, 0.1, 0.5, 0.9, 1])  # one for each game
 
 
 def mixture(logits, epsilons):
@@ -64,7 +64,7 @@ def test_explored_log_probs_are_those_of_the_mixture(size):
     actions, log_probs = draws(logits, 500)
     probabilities = np.tile(mixture(logits, EPSILONS), (500, 1, 1))
     np.testing.assert_allclose(log_probs, np.log(chosen_of(probabilities, actions)), rtol=1e-4, atol=1e-6)
-    assert len(np.unique(actions[:, 2])) == 4  # with epsilon 0.1 the unlikely actions were among them
+    assert len(np.unique(actions[:, 2])) == 4  # with epsilon 0.1 even the unlikely actions are drawn
     assert explore(POLICY, logits, EPSILONS.astype(np.float64), np.random.default_rng(0))[1].dtype == np.float32
 
 
@@ -78,8 +78,8 @@ def test_explored_actions_follow_the_mixture(sure):
     assert (np.abs(frequencies - probabilities) <= 5 * deviations + 1e-12).all()
 
 
-def test_games_explore_apart_from_each_other_and_from_their_policy():
-    # A game that explores where its neighbour does, or that redraws the policy's own choice, would show here.
+def test_games_explore_independently_of_neighbours_and_policy():
+    # Exploring whenever the neighbour does, or repeating the policy's own choice, would fail here.
     logits = np.float32([[50, 0], [50, 0]])
     epsilons = np.full(80_000, 0.5, np.float32)
     actions, _ = explore(Categorical(2), np.tile(logits, (40_000, 1)), epsilons, np.random.default_rng(0))
@@ -87,7 +87,7 @@ def test_games_explore_apart_from_each_other_and_from_their_policy():
     assert np.mean(others.all(axis=1)) == pytest.approx(1 / 16, abs=5 * np.sqrt(15 / 256 / 40_000))
 
 
-def test_epsilon_0_is_the_policy_and_draws_as_sample_does():
+def test_epsilon_0_draws_exactly_as_sample_does():
     logits = np.tile(some_logits(), (50, 1))
     one, other = np.random.default_rng(3), np.random.default_rng(3)
     for _ in range(3):  # the streams stay in step
@@ -96,7 +96,7 @@ def test_epsilon_0_is_the_policy_and_draws_as_sample_does():
         np.testing.assert_array_equal(log_probs, chosen_of(log_softmax(logits, axis=1), actions))
 
 
-def test_greedy_games_surely_take_their_likeliest_action():
+def test_greedy_games_always_take_their_likeliest_action():
     logits = some_logits()
     best = logits.argmax(axis=1)
     for seed in range(100):
@@ -105,7 +105,7 @@ def test_greedy_games_surely_take_their_likeliest_action():
     np.testing.assert_array_equal(logits, some_logits())
 
 
-def test_some_games_are_greedy_and_the_others_draw_as_ever():
+def test_greedy_games_leave_the_draws_of_others_unchanged():
     logits, none = np.tile(some_logits(), (50, 1)), np.zeros(50 * len(EPSILONS), np.float32)
     greedy = np.arange(len(logits)) % 3 == 0
     drawn, _ = explore(POLICY, logits, none, np.random.default_rng(3))
@@ -114,5 +114,5 @@ def test_some_games_are_greedy_and_the_others_draw_as_ever():
     assert (drawn != actions).any()
 
 
-def test_greedy_takes_one_of_equal_actions():
+def test_greedy_takes_the_first_of_equal_actions():
     np.testing.assert_array_equal(Categorical(3).mode(np.float32([[3, 3, 1], [0, 0, 0], [0, 5, 5]])), [0, 0, 1])

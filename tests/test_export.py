@@ -1,4 +1,4 @@
-"""Exported networks decide as the trained one, over an episode with its recurrent state."""
+"""Exported networks decide like the trained one, over an episode with its recurrent state."""
 
 import ast
 import errno
@@ -31,7 +31,7 @@ PRETRAINED = ROOT / "models" / "pretrained"
 
 
 def agent_of(name, core=None):
-    """An agent whose policy is not near uniform, and how it decides in float32."""
+    """An agent that decides in float32, with a policy far from uniform."""
     scenario, config = settings(name)
     if core is not None:
         scenario = replace(scenario, network=replace(scenario.network, core=core, core_size=8))
@@ -58,7 +58,7 @@ def decide_by_tensorflow(agent):
 
 def decide_by_onnx(path):
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # others would spin while they wait
+    options.intra_op_num_threads = 1  # more would spin while waiting
     session = onnxruntime.InferenceSession(path, options)
     return lambda inputs: session.run(None, inputs)
 
@@ -81,7 +81,7 @@ def decide_by_saved_model(path):
     ],
 )
 @pytest.mark.parametrize("kind", ["onnx", "savedmodel"])
-def test_an_episode_is_decided_as_by_the_trained_network(kind, name, core, tmp_path):
+def test_an_exported_network_decides_like_the_trained_one(kind, name, core, tmp_path):
     agent = agent_of(name, core)
     target, *_ = export(agent, kind, tmp_path)
     deciders = [decide_by_tensorflow(agent), (decide_by_onnx if kind == "onnx" else decide_by_saved_model)(target)]
@@ -103,8 +103,8 @@ def test_an_episode_is_decided_as_by_the_trained_network(kind, name, core, tmp_p
     env.close()
 
 
-def test_actions_of_an_agent_are_within_the_bounds_of_its_game():
-    agent = agent_of("Pendulum-v1")  # its heads' weights are large
+def test_agent_actions_are_within_the_bounds_of_the_game():
+    agent = agent_of("Pendulum-v1")  # the weights of its heads are large
     with closing(agent.builder.make_evaluation_env(1)) as env:
         (observation,), _ = env.reset(seed=np.array([4]))
         for policy in ("greedy", "sample"):
@@ -114,7 +114,7 @@ def test_actions_of_an_agent_are_within_the_bounds_of_its_game():
 
 
 @pytest.mark.parametrize("kind", ["onnx", "savedmodel"])
-def test_a_full_disk_is_told_by_the_name_of_the_file(kind, tmp_path, monkeypatch):
+def test_a_full_disk_error_names_the_file(kind, tmp_path, monkeypatch):
     def full(*arguments, **options):
         if kind == "onnx":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -124,10 +124,10 @@ def test_a_full_disk_is_told_by_the_name_of_the_file(kind, tmp_path, monkeypatch
     with pytest.raises(OSError, match="No space left") as raised:
         export(agent_of("basic"), kind, tmp_path)
     assert Path(raised.value.filename).parent == tmp_path
-    assert os.listdir(tmp_path) == []  # no example of a model that is not there
+    assert os.listdir(tmp_path) == []  # and no example for a missing model
 
 
-def test_what_a_strangers_checkpoint_calls_its_scenario_is_no_code_in_the_example(tmp_path):
+def test_a_scenario_name_injects_no_code_into_the_example(tmp_path):
     agent = agent_of("cartpole")
     agent.plays = 'x"); open("written", "w"); ("'
     export(agent, "onnx", tmp_path)
@@ -139,12 +139,12 @@ def test_what_a_strangers_checkpoint_calls_its_scenario_is_no_code_in_the_exampl
 
 @pytest.mark.process
 @pytest.mark.parametrize("kind", ["onnx", "savedmodel"])
-def test_the_next_command_plays_from_any_folder(tmp_path, kind):
+def test_the_printed_command_plays_from_any_folder(tmp_path, kind):
     elsewhere = tmp_path / "else where"
     elsewhere.mkdir()
-    said = call("play", "--model", "basic", "--export", kind, "--out", elsewhere / "exported", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    _, _, command = said.stdout.partition("next:\n")
+    exporting = call("play", "--model", "basic", "--export", kind, "--out", elsewhere / "exported", cwd=tmp_path)
+    assert exporting.returncode == 0, exporting.stderr
+    _, _, command = exporting.stdout.partition("next:\n")
     words = shlex.split(command)
     assert words[0] == "python"
     result = subprocess.run(
@@ -160,7 +160,7 @@ def test_the_next_command_plays_from_any_folder(tmp_path, kind):
     assert -500 < float(result.stdout) < 100
 
 
-def test_the_example_names_the_scenario_file_of_its_run_from_any_folder(tmp_path, monkeypatch):
+def test_the_example_has_the_full_path_of_the_scenario_file(tmp_path, monkeypatch):
     (tmp_path / "mine.toml").write_text('base = "cartpole"\n')
     monkeypatch.chdir(tmp_path)
     variables, record = load(PRETRAINED / "cartpole.ckpt")
@@ -170,7 +170,7 @@ def test_the_example_names_the_scenario_file_of_its_run_from_any_folder(tmp_path
     assert f"make({str(tmp_path / 'mine.toml')!r}, " in example.read_text()
 
 
-def test_the_example_plays_with_the_frame_skip_of_the_run(tmp_path):
+def test_the_example_uses_the_frame_skip_of_the_run(tmp_path):
     agent = agent_of("basic")
     game = replace(agent.record.scenario.game, frame_skip=7)
     agent.record = agent.record._replace(scenario=replace(agent.record.scenario, game=game))
@@ -178,9 +178,9 @@ def test_the_example_plays_with_the_frame_skip_of_the_run(tmp_path):
     assert "make('basic', frame_skip=7)" in example.read_text()
 
 
-def test_the_example_names_a_file_that_was_named_for_it_from_any_folder(tmp_path, monkeypatch):
+def test_the_example_has_the_full_path_of_an_override_file(tmp_path, monkeypatch):
     (tmp_path / "linked").write_text('base = "cartpole"\n')
-    (tmp_path / "mine.toml").symlink_to("linked")  # which has a name of no scenario file
+    (tmp_path / "mine.toml").symlink_to("linked")  # whose name is not a scenario file's
     monkeypatch.chdir(tmp_path)
     for named, plays in (
         (NO_OVERRIDE, "cartpole"),

@@ -1,4 +1,4 @@
-"""The campaigns of benchmarks.faults: broken promises that they notice, and their comparisons."""
+"""The benchmarks.faults campaigns: the broken promises they notice, and their comparisons."""
 
 from types import SimpleNamespace
 
@@ -34,12 +34,12 @@ def checkpoint(path, frames, score=None):
 
 @pytest.fixture
 def run(tmp_path):
-    """A run that has ended, and said something."""
+    """A run that has ended and left a log."""
     (tmp_path / "log").write_text(SAID)
     return Run(SimpleNamespace(pid=0, poll=lambda: 1, returncode=1), tmp_path, tmp_path / "log")
 
 
-def test_what_a_run_has_announced_is_read_from_whole_lines(run):
+def test_announcements_are_read_from_whole_lines(run):
     assert run.announced() == [Announced(4608, 132.0), Announced(21056, 140.5)]
     assert run.frames_shown() == 10240
 
@@ -54,7 +54,7 @@ def test_what_a_run_has_announced_is_read_from_whole_lines(run):
         (None, (700, 140.5), "last.ckpt went back: -1 frames after 1,000"),
     ],
 )
-def test_a_checkpoint_behind_what_was_promised_is_a_failure(run, last, best, complaint):
+def test_a_checkpoint_behind_its_promise_fails(run, last, best, complaint):
     for path, content in ((run.last, last), (run.best, best)):
         if content:
             checkpoint(path, *content)
@@ -64,11 +64,11 @@ def test_a_checkpoint_behind_what_was_promised_is_a_failure(run, last, best, com
 
 def test_checkpoints_that_keep_their_promises_pass(run):
     checkpoint(run.last, 1000)
-    checkpoint(run.best, 700, 140.46)  # told with one decimal
+    checkpoint(run.best, 700, 140.46)  # announced with one decimal
     kills.check(run, Promised(Announced(700, 140.5), Count(1000, 250, 10, 3)), 140.5)
 
 
-def test_a_damaged_checkpoint_is_a_failure(run):
+def test_a_damaged_checkpoint_fails(run):
     checkpoint(run.last, 1000)
     data = run.last.read_bytes()
     run.last.write_bytes(data[:-1] + b"x")
@@ -79,7 +79,7 @@ def test_a_damaged_checkpoint_is_a_failure(run):
         read_frames(run.last)
 
 
-def test_results_survive_and_make_a_table(tmp_path, capsys):
+def test_results_persist_and_make_a_table(tmp_path, capsys):
     results = Results(tmp_path / "results.jsonl")
     results.add(Event(kills.CAMPAIGN, "cartpole, save", True, 1.0, 8.0))
     results.add(Event(kills.CAMPAIGN, "cartpole, save", False, 3.0, None, "gone"))
@@ -94,7 +94,7 @@ def test_results_survive_and_make_a_table(tmp_path, capsys):
 
 
 def samples(**changes):
-    """Returns an hour of samples, one in ten seconds, whose values grow by so much a second."""
+    """Returns an hour of samples, one every ten seconds; `changes` are how much values grow a second."""
     start = soak.Sample(0.0, 0, 1000.0, 60, 200, 5.0, 1.0)._asdict()
     growing = {"frames": 100.0, **changes}
     return [
@@ -103,14 +103,14 @@ def samples(**changes):
     ]
 
 
-def test_a_soak_that_stays_flat_holds():
+def test_a_flat_soak_passes():
     rows = {row.what: row for row in soak.compare_windows(samples(), 60)}
     assert all(row.held for row in rows.values())
     assert rows["frames/s"].first == pytest.approx(100.0)
 
 
 @pytest.mark.parametrize(
-    ("changes", "what"),
+    ("changes", "failed"),
     [
         ({"megabytes": 0.02}, "memory, MB"),
         ({"descriptors": 0.01}, "file descriptors"),
@@ -118,17 +118,17 @@ def test_a_soak_that_stays_flat_holds():
         ({"shared": 0.001}, "/dev/shm, MB"),
     ],
 )
-def test_a_soak_that_grows_does_not_hold(changes, what):
-    assert [row.what for row in soak.compare_windows(samples(**changes), 60) if not row.held] == [what]
+def test_a_growing_soak_fails(changes, failed):
+    assert [row.what for row in soak.compare_windows(samples(**changes), 60) if not row.held] == [failed]
 
 
-def test_a_log_may_grow_but_no_faster_in_the_end():
+def test_a_log_may_grow_steadily_but_not_ever_faster():
     assert all(row.held for row in soak.compare_windows(samples(log=0.001), 60))
     faster = [each._replace(log=each.seconds**2 / 1e6) for each in samples()]
     assert [row.what for row in soak.compare_windows(faster, 60) if not row.held] == ["TensorBoard, MB an hour"]
 
 
-def test_frames_that_slow_down_do_not_hold_and_may_speed_up():
+def test_a_falling_frame_rate_fails_and_a_rising_one_passes():
     slower = [each._replace(frames=each.frames - each.seconds**2 / 200) for each in samples()]
     assert [row.what for row in soak.compare_windows(slower, 60) if not row.held] == ["frames/s"]
     faster = [each._replace(frames=each.frames + each.seconds**2 / 200) for each in samples()]

@@ -1,4 +1,4 @@
-"""Files as they are written."""
+"""Writing JSON, and the checks of output paths."""
 
 import json
 import os
@@ -10,13 +10,13 @@ from doom_a3c.record.files import output_file, output_folder, write_json
 from doom_a3c.settings.errors import UserError
 
 
-def test_numbers_that_json_has_no_word_for_are_null(tmp_path):
+def test_non_finite_numbers_are_written_as_null(tmp_path):
     write_json(tmp_path / "data.json", {"mean": float("nan"), "scores": [1.0, float("-inf")], "within": ({"a": 2},)})
     assert json.loads((tmp_path / "data.json").read_text()) == {"mean": None, "scores": [1.0, None], "within": [{"a": 2}]}
 
 
 @pytest.mark.parametrize("path", ["/proc/none/s.json", "/proc/s.json", "file/s.json", "file/more/s.json", "folder"])
-def test_a_file_that_cannot_be_written_is_named_as_it_was_given(path, tmp_path, monkeypatch):
+def test_an_unwritable_path_is_named_as_given(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()

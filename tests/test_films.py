@@ -1,4 +1,4 @@
-"""Films of games in training: Doom's and Atari's episodes are played again, in colour, by their seeds and actions."""
+"""Films of games in training: Doom and Atari episodes are replayed in colour from their seeds and actions."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def basic():
 
 
 def step(env, recorder, actions):
-    """Plays a step and has it recorded; returns the observations, and whether the first game's episode has ended."""
+    """Plays and records a step; returns the observations and whether the first game's episode ended."""
     observations, rewards, terminated, truncated, infos = env.step(actions)
     ended = bool(terminated[0] or truncated[0])
     recorder.add(int(actions[0]), float(rewards[0]), ended)
@@ -36,7 +36,7 @@ def step(env, recorder, actions):
 
 
 def played(builder, episodes):
-    """Returns recordings of the first so many episodes of a game, that of a vector of two, played at random."""
+    """Returns recordings of the first episodes of one game in a vector of two, played at random."""
     found, random = [], np.random.default_rng(0)
     env = builder.make_training_env(2)
     recorder = EpisodeRecorder(env, 0, 1, RateLimiter(0), found.append, replayed=builder.replayed)
@@ -52,12 +52,12 @@ def recordings(basic):
     return played(basic, 2)
 
 
-def test_an_episode_is_replayed_in_colour_with_one_picture_per_step(basic, recordings, closing):
+def test_an_episode_replays_in_colour_with_one_picture_per_step(basic, recordings, closing):
     maker = closing(FilmMaker(basic))
     for recording in recordings:
         assert recording.pictures == []
         pictures = list(maker(recording))
-        assert len(pictures) == len(recording.actions)  # the frame that ends it has none
+        assert len(pictures) == len(recording.actions)  # the frame that ends it has no picture
         assert {picture.shape for picture in pictures} == {(120, 160, 3)}
         assert any((picture[..., 0] != picture[..., 2]).any() for picture in pictures)
 
@@ -69,7 +69,7 @@ def test_a_replay_that_differs_makes_no_film(basic, recordings, closing):
     assert list(maker(recordings[0]))
 
 
-def test_an_atari_game_is_begun_again_where_its_next_episode_is_to_be_shown(closing):
+def test_successive_atari_episodes_replay_from_their_recordings(closing):
     scenario, config = settings("ALE/Breakout-v5")
     scenario = replace(scenario, game=replace(scenario.game, sticky_actions=0.25, noop_max=30, max_frames=400))
     builder = Builder(scenario, config, make_game_factory(scenario.game, scenario.observation))
@@ -83,7 +83,7 @@ def test_an_atari_game_is_begun_again_where_its_next_episode_is_to_be_shown(clos
         assert any((picture[..., 0] != picture[..., 2]).any() for picture in pictures)
 
 
-def test_which_episodes_are_recorded_changes_no_game(closing):
+def test_recording_does_not_change_the_games(closing):
     scenario, config = settings("ALE/Breakout-v5")
     builder = Builder(scenario, config, make_game_factory(replace(scenario.game, max_frames=400), scenario.observation))
     courses = []
@@ -101,20 +101,20 @@ def test_which_episodes_are_recorded_changes_no_game(closing):
     assert all((one == other).all() for one, other in zip(*courses, strict=True))
 
 
-def test_a_run_that_ends_as_it_films_ends_the_film(basic, recordings):
+def test_closing_the_film_maker_ends_a_film_in_progress(basic, recordings):
     maker = FilmMaker(basic)
     film = maker(recordings[0])
     next(film)
     replayer = maker._replayer
     maker.close()
     assert not alive(replayer._process.pid)
-    for pictures in (film, maker(recordings[0])):  # nor is another game begun
+    for pictures in (film, maker(recordings[0])):  # and no other game is started
         with pytest.raises(LostFilmError, match="the run has ended"):
             list(pictures)
     assert maker._replayer is None
 
 
-def test_a_game_that_dies_costs_its_film_alone(basic, recordings, closing):
+def test_a_game_that_dies_costs_only_its_own_film(basic, recordings, closing):
     maker = closing(FilmMaker(basic))
     assert list(maker(recordings[0]))
     os.kill(maker._replayer._process.pid, signal.SIGKILL)
@@ -123,14 +123,14 @@ def test_a_game_that_dies_costs_its_film_alone(basic, recordings, closing):
     assert list(maker(recordings[0]))
 
 
-def test_a_long_film_has_its_first_steps_and_its_last(basic, monkeypatch):
+def test_a_long_film_keeps_its_first_steps_and_its_last(basic, monkeypatch):
     for module in (film_maker, recording_module):
         monkeypatch.setattr(module, "MAX_PICTURES", 4)
     moment = StepView(None, [], view_action(Categorical(3), np.zeros(3), np.array(1)), 0.4, 1, 0.0, 0.0)
     for steps in range(1, 9):
         pictures = [np.full((84, 84, 3), 10 * value, np.uint8) for value in range(steps + 1)]
         moments = [moment._replace(step=step) for step in range(1, steps + 1)]
-        kept = [each for each in moments if each.step < 4 or each.step == steps]  # as they are recorded
+        kept = [each for each in moments if each.step < 4 or each.step == steps]  # as the recorder keeps them
         shown = list(FilmMaker(basic)(Recording(pictures, 0.0, 0, 0, None, [1] * steps, kept)))
         seen = [int(picture[0, 0, 0]) // 10 for picture in shown]
         assert seen == [*range(steps + 1)][:3] + [steps] * (steps >= 3)
@@ -148,5 +148,5 @@ def test_the_overlay_shows_each_step_beside_its_picture(basic):
     assert [picture[0, 0, 0] for picture in shown] == [10, 20, 30]
     overlay = Overlay(basic.actions)
     panels = [overlay.panel(moment) for moment in moments]
-    for picture, panel in zip(shown, [*panels, panels[1]], strict=True):  # the end has no step of its own
+    for picture, panel in zip(shown, [*panels, panels[1]], strict=True):  # the last picture has no step
         assert (picture[:, -320:] == panel).all()

@@ -1,4 +1,4 @@
-"""What a run does again and again keeps no memory: TensorFlow keeps every Python number that becomes a tensor."""
+"""Repeated operations of a run do not leak memory: TensorFlow keeps every Python number that becomes a tensor."""
 
 import ctypes
 import re
@@ -14,7 +14,7 @@ libc = ctypes.CDLL(None)
 
 
 def bytes_in_use(path):
-    """Returns how much memory has been taken from malloc and not given back."""
+    """Returns how much memory malloc has handed out and not got back."""
     libc.fopen.restype = ctypes.c_void_p
     file = ctypes.c_void_p(libc.fopen(str(path).encode(), b"w"))
     libc.malloc_info(0, file)
@@ -25,8 +25,8 @@ def bytes_in_use(path):
 
 
 @pytest.mark.skipif(not hasattr(libc, "malloc_info"), reason="asks the GNU C library")
-@pytest.mark.parametrize("what", ["update", "scalar", "histogram"])
-def test_other_numbers_every_time_keep_no_memory(what, tmp_path):
+@pytest.mark.parametrize("operation", ["update", "scalar", "histogram"])
+def test_repeated_calls_with_new_numbers_do_not_leak_memory(operation, tmp_path):
     shared, logger = model(), TensorBoardLogger(tmp_path / "log")
     gradients = [tf.zeros_like(parameter) for parameter in shared.network.parameters]
     calls = {
@@ -36,9 +36,9 @@ def test_other_numbers_every_time_keep_no_memory(what, tmp_path):
     }
     counts = np.arange(600)
     for number in counts[:200]:
-        calls[what](int(number))
+        calls[operation](int(number))
     before = bytes_in_use(tmp_path / "malloc.xml")
     for number in counts[200:]:
-        calls[what](int(number))
-    assert (bytes_in_use(tmp_path / "malloc.xml") - before) / 400 < 150  # 600 and more where numbers were kept
+        calls[operation](int(number))
+    assert (bytes_in_use(tmp_path / "malloc.xml") - before) / 400 < 150  # 600 or more if numbers were kept
     logger.close()

@@ -1,4 +1,4 @@
-"""The models folder: one run at a time, none of another's overwritten, and the best ever is never lost."""
+"""The models folder: one run at a time, no file of another run overwritten, and the best ever is never lost."""
 
 import os
 import shutil
@@ -32,17 +32,17 @@ def best(score, name="run-1", scenario="basic"):
     return record._replace(scenario=replace(record.scenario, name=scenario))
 
 
-def test_a_resumed_run_knows_the_best_that_was_saved_after_its_last_checkpoint(folder):
+def test_a_resumed_run_adopts_a_best_newer_than_its_checkpoint(folder):
     save(folder.best, VARIABLES, best(305.2))
     assert folder.adopt_best(best(252.4)).best.score == 305.2
-    save(folder.best, VARIABLES, best(100.0))  # the file is what counts: the best itself could not be written
+    save(folder.best, VARIABLES, best(100.0))  # the file counts: that best could not be written
     assert folder.adopt_best(best(252.4)).best.score == 100.0
     folder.best.unlink()
     assert folder.adopt_best(best(252.4)).best.score == 252.4
 
 
 @pytest.mark.parametrize(("name", "scenario"), [("run-1", "other"), ("run-2", "basic")])
-def test_the_best_of_another_game_or_run_is_kept_aside(folder, name, scenario):
+def test_the_best_of_another_game_or_run_is_set_aside(folder, name, scenario):
     for _ in range(2):
         save(folder.best, VARIABLES, best(100.0))
         assert folder.adopt_best(best(20.0, name, scenario)).best.score is None
@@ -51,7 +51,7 @@ def test_the_best_of_another_game_or_run_is_kept_aside(folder, name, scenario):
     assert kept == [100.0, 100.0]
 
 
-def test_the_best_of_a_game_returns_with_it(folder):
+def test_the_best_of_a_game_returns_with_the_game(folder):
     save(folder.best, VARIABLES, best(100.0))
     assert folder.adopt_best(best(20.0, scenario="other")).best.score is None
     save(folder.best, VARIABLES, best(7.0, scenario="other"))
@@ -60,7 +60,7 @@ def test_the_best_of_a_game_returns_with_it(folder):
     assert folder.adopt_best(best(1.0, scenario="other")).best.score == 7.0
 
 
-def test_a_best_that_is_damaged_is_kept_aside(folder):
+def test_a_damaged_best_is_set_aside(folder):
     folder.best.write_bytes(b"damaged")
     assert folder.adopt_best(best(20.0)).best.score is None
     assert (folder.folder / "best-unreadable.ckpt").read_bytes() == b"damaged"
@@ -91,7 +91,7 @@ def holder(tmp_path):
 
 
 @pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_lock_is_held_for_a_processs_life_and_no_longer(tmp_path, holder, death):
+def test_a_lock_is_held_until_its_process_dies(tmp_path, holder, death):
     message = complaint(FolderLock, tmp_path / "models")
     assert f"models is in use by basic-1 (process {holder.pid} on " in message
     assert "at frame 1,024" in message
@@ -103,7 +103,7 @@ def test_a_lock_is_held_for_a_processs_life_and_no_longer(tmp_path, holder, deat
         pass
 
 
-def test_nothing_is_written_to_a_folder_that_was_removed_and_is_another_runs_by_now(tmp_path):
+def test_a_run_does_not_write_to_a_removed_or_retaken_folder(tmp_path):
     with FolderLock(tmp_path / "models") as first:
         mine = CheckpointFolder(first.folder, first)
         mine.save(VARIABLES, tiny_record(name="mine-1"))
@@ -120,7 +120,7 @@ def test_nothing_is_written_to_a_folder_that_was_removed_and_is_another_runs_by_
             assert second.is_held()
 
 
-def test_a_lock_that_cannot_be_opened_is_told(tmp_path):
+def test_a_lock_that_cannot_be_opened_is_an_error(tmp_path):
     (tmp_path / ".lock").mkdir()
     assert "--models-dir" in complaint(FolderLock, tmp_path)
     (tmp_path / ".lock").rmdir()
@@ -133,13 +133,13 @@ def test_a_lock_that_cannot_be_opened_is_told(tmp_path):
     assert ".lock" in complaint(FolderLock, tmp_path)
 
 
-def test_a_lock_that_somebody_wrote_nonsense_into_is_no_less_a_lock(tmp_path):
+def test_a_lock_file_with_garbage_in_it_still_locks(tmp_path):
     with FolderLock(tmp_path):
         (tmp_path / ".lock").write_bytes(b"\x1b[2J\xff" * 1000)
         assert "in use by another run" in complaint(FolderLock, tmp_path)
 
 
-def test_untrained_weights_go_once_there_are_trained_ones(folder):
+def test_untrained_weights_are_removed_once_trained_ones_exist(folder):
     trained = tiny_record()._replace(counters=tiny_record().counters._replace(frames=100))
     folder.save(VARIABLES, tiny_record())
     assert [path.name for path in folder.folder.glob("frames-*")] == ["frames-000000000000.ckpt"]

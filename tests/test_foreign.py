@@ -1,4 +1,4 @@
-"""Environments as their users write them: what theirs say, and what they lack, does not end a training."""
+"""Environments as users write them: unexpected infos and missing pictures do not end training."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def played(env, network, steps):
 
 
 @KINDS
-def test_the_infos_of_an_environment_mean_nothing(closing, make_network, kind):
+def test_infos_of_an_environment_are_ignored(closing, make_network, kind):
     env = closing(kind([partial(registered.make, game("Talking"), SEEN)] * 2))
     assert env.reset(seed=1)[1] == {}
     rollout, _, stats = played(env, make_network(), LENGTH + 2)
@@ -55,7 +55,7 @@ def test_the_infos_of_an_environment_mean_nothing(closing, make_network, kind):
 
 
 @KINDS
-def test_they_mean_nothing_either_where_they_are_not_left_out(closing, make_network, kind):
+def test_unfiltered_infos_are_ignored_too(closing, make_network, kind):
     env = closing(kind([partial(Talking, shape=(8, 8, 1))]))
     player = Player(env, Policy(make_network()), np.random.default_rng(0))
     assert (player.faults, player.cut_short.tolist()) == ([], [False])
@@ -66,7 +66,7 @@ def test_they_mean_nothing_either_where_they_are_not_left_out(closing, make_netw
 
 
 @KINDS
-def test_a_lost_life_is_told_wherever_a_game_lives(closing, make_network, kind):
+def test_a_lost_life_is_reported_by_every_kind_of_vector(closing, make_network, kind):
     env = closing(kind([partial(Lively, 0, 4), partial(Lively, 1, 3)]))
     player = Player(env, Policy(make_network()), np.random.default_rng(0), [1, 2])
     lost = [player.step(np.zeros(2, np.float32)).life_lost.tolist() for _ in range(5)]
@@ -92,7 +92,7 @@ def test_missing_pictures_are_known_before_training(closing, name, rate, draws, 
 
 
 @pytest.mark.parametrize("name", ["Grey", "Floats"])
-def test_the_warning_names_the_pictures_that_can_be_recorded(name):
+def test_the_warning_names_the_required_picture_format(name):
     record = make_new_run({"scenario": f"registered_toys:tests/{name}-v0"})
     warning = Builder(record.scenario, record.config).missing_pictures
     assert all(word in warning for word in (f"tests/{name}-v0", "rgb_array", "uint8", "[height, width, 3]"))
@@ -113,7 +113,7 @@ time.sleep(100)
 
 
 @pytest.mark.parametrize("processes", [0, 1])
-def test_programs_of_an_environment_outlive_a_killed_trainer_only_if_it_plays_itself(root, tmp_path, processes):
+def test_only_in_process_games_leave_programs_after_a_kill(root, tmp_path, processes):
     path = os.pathsep.join(map(str, (root, root / "tests")))
     with subprocess.Popen(
         [sys.executable, "-c", PLAYS.format(processes=processes)],
@@ -123,7 +123,7 @@ def test_programs_of_an_environment_outlive_a_killed_trainer_only_if_it_plays_it
     ) as trainer:
         assert trainer.stdout.readline() == b"plays\n"
         programs = [int(path.name.removeprefix("program-")) for path in tmp_path.glob("program-*")]
-        living = [program for program in programs if alive(program)]  # not of the game that has been looked at first
+        living = [program for program in programs if alive(program)]  # without those of the game made for inspection
         trainer.kill()
     assert living
     if processes:
@@ -135,7 +135,7 @@ def test_programs_of_an_environment_outlive_a_killed_trainer_only_if_it_plays_it
 
 
 @pytest.mark.parametrize("processes", ["0", "1"])
-def test_an_environment_without_pictures_trains_and_says_so_once(root, tmp_path, monkeypatch, processes):
+def test_an_environment_without_pictures_trains_with_one_warning(root, tmp_path, monkeypatch, processes):
     monkeypatch.setenv("PYTHONPATH", str(root / "tests"), prepend=os.pathsep)
     scenario = ("--scenario", "registered_toys:tests/Plain-v0", "--game-processes", processes)
     result = call("train", *scenario, *SMALL, "--frames", 2000, "--summary", "summary.json", cwd=tmp_path)

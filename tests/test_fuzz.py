@@ -1,4 +1,4 @@
-"""The fuzzer, benchmarks.fuzz, without its guide: mutations are many, the guards see what inputs must not do."""
+"""The fuzzer, benchmarks.fuzz, without its guide: mutations vary, and guards catch what inputs must not do."""
 
 import json
 import subprocess
@@ -71,7 +71,7 @@ def test_the_same_seed_makes_the_same_mutation():
     assert repr(Mutator(7, ("word",)).tree(TREE)) == repr(Mutator(7, ("word",)).tree(TREE))
 
 
-def test_many_mutated_checkpoints_still_have_a_header():
+def test_most_mutated_checkpoints_keep_a_readable_header():
     header = {"__metadata__": {"record": json.dumps(TREE)}, "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
     data, whole, changed = join_checkpoint(header, b"abcd"), 0, set()
     for seed in range(200):
@@ -94,7 +94,7 @@ def test_trees_are_written_as_toml():
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """What a process with guards says of all kinds of deeds."""
+    """The outcome of every deed in a guarded process."""
     folder = tmp_path_factory.mktemp("guards") / "inside"
     folder.mkdir()
     command = [sys.executable, "-c", GUARDED, str(ROOT), str(folder)]
@@ -104,7 +104,7 @@ def seen(tmp_path_factory):
 
 
 @pytest.mark.parametrize("deed", ["good", "inside"])
-def test_guards_let_good_inputs_be(seen, deed):
+def test_guards_accept_good_inputs(seen, deed):
     assert seen[deed] == ["accepted", "", ""]
 
 
@@ -121,16 +121,16 @@ def test_guards_let_good_inputs_be(seen, deed):
         ("error", "KeyError"),
     ],
 )
-def test_guards_see_what_inputs_must_not_do(seen, deed, signature):
-    verdict, said, _ = seen[deed]
-    assert (verdict, said.split()[0]) == ("finding", signature)
+def test_guards_report_forbidden_deeds(seen, deed, signature):
+    verdict, message, _ = seen[deed]
+    assert (verdict, message.split()[0]) == ("finding", signature)
 
 
-def test_a_campaign_goes_on_where_it_was_and_counts_all(tmp_path, monkeypatch, capsys):
-    asked = []
+def test_a_finished_campaign_is_not_rerun_and_counts_all_inputs(tmp_path, monkeypatch, capsys):
+    batches = []
 
     def batch(door, inputs, seed, folder, first):
-        asked.append((door, inputs, first))
+        batches.append((door, inputs, first))
         return {
             "door": door,
             "died": False,
@@ -144,9 +144,9 @@ def test_a_campaign_goes_on_where_it_was_and_counts_all(tmp_path, monkeypatch, c
     monkeypatch.setattr(fuzz, "run_batch", batch)
     options = fuzz.parse(["--inputs", "500000", "--only", "records", "--folder", str(tmp_path)])
     fuzz.campaign(options)
-    assert asked == [("records", 200_000, True), ("records", 200_000, False), ("records", 100_000, False)]
+    assert batches == [("records", 200_000, True), ("records", 200_000, False), ("records", 100_000, False)]
     fuzz.campaign(options)
-    assert len(asked) == 3
+    assert len(batches) == 3
     text, kinds = fuzz.make_table(options)
     assert "| records | 500,000 | 500,000 | 0 | 0, 0 | 83,333 |" in text
     assert kinds == 0
@@ -165,7 +165,7 @@ for name, make in DOORS.items():
 """
 
 
-def test_every_good_input_of_every_door_is_taken_in(tmp_path):
+def test_every_door_accepts_all_its_good_inputs(tmp_path):
     command = [sys.executable, "-c", GOOD, str(ROOT), str(tmp_path)]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 0, result.stderr

@@ -1,4 +1,4 @@
-"""Compiled functions: what is compiled for one network serves its twins, each with its own weights."""
+"""Compiled graphs: one compiled for a network serves its twins, each with its own weights."""
 
 import dataclasses
 import threading
@@ -33,7 +33,7 @@ def decide(policy, network, observations):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_networks_that_share_graphs_decide_and_learn_by_their_own_weights(precision):
+def test_networks_sharing_graphs_use_their_own_weights(precision):
     graphs = Graphs()
     observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     for seed in (1, 2, 1):
@@ -51,7 +51,7 @@ def test_networks_that_share_graphs_decide_and_learn_by_their_own_weights(precis
         assert gradients[0].metrics == gradients[1].metrics
 
 
-def test_models_that_share_graphs_are_updated_each_by_its_own_optimizer():
+def test_models_sharing_graphs_use_their_own_optimizers():
     graphs, kinds = Graphs(), (Adam, partial(Adam, epsilon=1.0), RMSProp, partial(RMSProp, epsilon=1.0), Adam)
     for seed, optimizer in enumerate(kinds):
         networks = network(seed), network(seed, graphs)
@@ -67,7 +67,7 @@ def test_models_that_share_graphs_are_updated_each_by_its_own_optimizer():
         assert alone.read_weights()[0].any()
 
 
-def test_weights_that_change_count_at_the_next_call():
+def test_changed_weights_take_effect_at_the_next_call():
     one, other = network(1), network(2)
     policy, observations = Policy(one), np.ones((2, 3), np.float32)
     decide(policy, one, observations)
@@ -76,7 +76,7 @@ def test_weights_that_change_count_at_the_next_call():
     np.testing.assert_array_equal(decide(policy, one, observations)[0], decide(Policy(other), other, observations)[0])
 
 
-def test_a_function_is_compiled_once_for_all_who_call_it_at_the_same_time():
+def test_concurrent_callers_compile_a_function_once():
     traced, results = [], {}
 
     def double(value):
@@ -101,7 +101,7 @@ def test_a_function_is_compiled_once_for_all_who_call_it_at_the_same_time():
     assert graph(np.ones(5, np.float32))["twice"].numpy().tolist() == [2.0] * 5  # another shape
 
 
-def test_networks_made_differently_share_nothing():
+def test_differently_built_networks_do_not_share_graphs():
     graphs, observations = Graphs(), np.ones((2, 3), np.float32)
     kinds = [{}, {"activation": "tanh"}, {"shared": False}, {"core": "none"}, {"core_size": 6}, {"hidden": (8, 8)}]
     for kind in kinds:
@@ -111,7 +111,7 @@ def test_networks_made_differently_share_nothing():
         tf.nest.map_structure(np.testing.assert_array_equal, *outputs)
 
 
-def test_variables_that_a_partial_function_has_bound_are_no_inputs():
+def test_variables_bound_by_partial_are_not_inputs():
     variable = tf.Variable([1.0, 2.0])
     graph = Graph(partial(lambda array, weights: array * weights, weights=variable), [variable])
     np.testing.assert_array_equal(graph(np.float32([3, 3])), [3, 6])
@@ -119,7 +119,7 @@ def test_variables_that_a_partial_function_has_bound_are_no_inputs():
     np.testing.assert_array_equal(graph(np.float32([3, 3])), [6, 6])
 
 
-def test_what_a_graph_cannot_do_is_told():
+def test_mismatched_shapes_and_unknown_variables_raise():
     with pytest.raises(ValueError, match="shape"):
         Graph(lambda x: x, [tf.Variable(1.0)]).bind([tf.Variable([1.0])])
     outside = tf.Variable(1.0)

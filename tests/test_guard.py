@@ -1,4 +1,4 @@
-"""Holding on: a collapsed score sends a run back to its best weights; the step size follows the KL divergence."""
+"""A collapsed score rolls a run back to its best weights; the step size follows the KL divergence."""
 
 import threading
 from functools import partial
@@ -33,7 +33,7 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import Schedule
 
 CONFIG = Config(workers=2, envs_per_worker=2, rollout_length=5)
-UNDER_WAY, ENOUGH = 20, WINDOW + 4  # steps, and episodes: the window's and the games'
+UNDER_WAY, ENOUGH = 20, WINDOW + 4  # steps in flight; episodes: one window, and one per game
 
 
 class Silent(NullLogger):
@@ -47,7 +47,7 @@ class Silent(NullLogger):
 
 
 class Engine(ScriptedEngine):
-    """A scripted engine that can be sent back as a local one can."""
+    """A scripted engine that rolls back as a local one does."""
 
     step_size = SharedStepSize(0.0)
 
@@ -58,69 +58,69 @@ class Engine(ScriptedEngine):
 
 @pytest.fixture
 def run(monkeypatch):
-    """A guard that always looks, and what it watches over."""
+    """A guard that acts on every check, with its engine, its messages and its saves."""
     monkeypatch.setattr(guard, "SECONDS", 0.0)
-    engine, told, saved = Engine(), [], []
+    engine, messages, saved = Engine(), [], []
 
-    def watching(config=CONFIG):
+    def make_guard(config=CONFIG):
         return CollapseGuard(
-            engine, engine.progress, config, told.append, lambda: saved.append((len(told), engine.capture()))
+            engine, engine.progress, config, messages.append, lambda: saved.append((len(messages), engine.capture()))
         )
 
-    watch = watching()
+    watch = make_guard()
 
     def play(*scores, episodes=ENOUGH, steps=UNDER_WAY):
-        """Updates once, has the guard look, plays, and has it look again."""
+        """Updates once, checks, adds episodes, and checks again."""
         engine.update(1.0)
         watch.check()
         engine.progress.add_steps(steps, 4 * steps, np.resize(scores, episodes).tolist(), [])
         watch.check()
 
     watch.check()
-    namespace = {"engine": engine, "progress": engine.progress, "told": told, "saved": saved}
-    return SimpleNamespace(play=play, watch=watch, watching=watching, **namespace)
+    namespace = {"engine": engine, "progress": engine.progress, "messages": messages, "saved": saved}
+    return SimpleNamespace(play=play, watch=watch, make_guard=make_guard, **namespace)
 
 
 def weights(engine):
     return np.concatenate([value.ravel() for value in engine.model.snapshot().values()])
 
 
-def test_a_collapse_takes_the_run_back_to_the_weights_amid_its_best_episodes(run):
+def test_a_collapse_restores_the_weights_of_the_best_episodes(run):
     run.play(10.0)
     run.play(50.0)
     best = weights(run.engine)
     for score in (60.0, 31.0, 29.0):
         run.play(score)
-    assert run.progress.faults == {}  # of the last two windows one has lost less than half of the gain
-    run.play(30.0)  # half of it
+    assert run.progress.faults == {}  # only one of the last two windows has lost half of the gain
+    run.play(30.0)  # exactly half
     np.testing.assert_array_equal(weights(run.engine), best)
     assert run.progress.faults == {COLLAPSED: 1}
-    assert run.progress.updates == 6  # what is counted stays
+    assert run.progress.updates == 6  # counters are kept
     assert run.engine.model.version == run.engine.model.since == 7
-    (message,) = run.told
+    (message,) = run.messages
     assert "from 50.0 to 30.0" in message
     assert "160 frames" in message
-    ((told_before, state),) = run.saved  # before it is told
-    assert (told_before, state.counters.faults) == (0, {COLLAPSED: 1})
+    ((messages_before, state),) = run.saved  # saved before the message
+    assert (messages_before, state.counters.faults) == (0, {COLLAPSED: 1})
     assert all(np.array_equal(value, state.variables[name]) for name, value in run.engine.model.snapshot().items())
 
 
-def test_a_run_that_becomes_worse_than_it_began_goes_back_to_its_start(run):
+def test_a_run_worse_than_its_start_goes_back_to_it(run):
     start = weights(run.engine)
     run.play(-170.0)
     for _ in range(2):
         run.play(-300.0)
-    assert run.progress.faults == {}  # it may be on its way
+    assert run.progress.faults == {}  # it may still improve
     run.play(-300.0)
     np.testing.assert_array_equal(weights(run.engine), start)
-    (message,) = run.told
+    (message,) = run.messages
     assert "from -170.0 to -300.0" in message
     for score in (-180.0, -100.0, -100.0, 50.0):
         run.play(score)
     assert run.progress.faults == {COLLAPSED: 1}
 
 
-def test_a_run_that_has_not_learned_is_waited_for_again_after_it_has_gone_back(run):
+def test_a_roll_back_gives_an_unlearned_run_time_again(run):
     run.play(0.0)
     for _ in range(5):
         run.play(-50.0)
@@ -129,16 +129,16 @@ def test_a_run_that_has_not_learned_is_waited_for_again_after_it_has_gone_back(r
     assert run.progress.faults == {COLLAPSED: 2}
 
 
-def test_the_first_episodes_of_a_session_are_those_of_its_start(run):
+def test_a_sessions_first_episodes_set_its_starting_score(run):
     run.play(-150.0, episodes=WINDOW, steps=0)
     for _ in range(PAIRS + 1):
         run.play(-300.0)
-    (message,) = run.told
+    (message,) = run.messages
     assert "from -150.0 to -300.0" in message
 
 
-def test_the_first_episodes_to_end_say_nothing_where_games_are_many(run):
-    watch = run.watching(changed(CONFIG, envs_per_worker=30))
+def test_with_many_games_the_first_episodes_are_ignored(run):
+    watch = run.make_guard(changed(CONFIG, envs_per_worker=30))
     watch.check()
     for score, episodes in ((90.0, WINDOW), (-200.0, WINDOW), *[(-200.0, WINDOW + 60)] * 9):
         run.progress.add_steps(300, 1200, [score] * episodes, [])
@@ -147,9 +147,9 @@ def test_the_first_episodes_to_end_say_nothing_where_games_are_many(run):
 
 
 @pytest.mark.parametrize(("first", "faults"), [(0.0, {COLLAPSED: 1}), (80.0, {})])
-def test_a_resumed_run_can_lose_what_earlier_sessions_have_gained(run, first, faults):
+def test_a_resumed_run_can_lose_its_earlier_gains(run, first, faults):
     run.progress.add_steps(0, 0, [*[first] * WINDOW, *[80.0] * WINDOW], [])
-    watch = run.watching()
+    watch = run.make_guard()
     watch.check()
     for score in (80.0, 10.0, 10.0):
         run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
@@ -157,11 +157,11 @@ def test_a_resumed_run_can_lose_what_earlier_sessions_have_gained(run, first, fa
     assert run.progress.faults == faults
 
 
-def test_what_another_game_had_is_no_start(run):
+def test_another_games_scores_do_not_set_the_start(run):
     run.progress.add_steps(0, 0, [-500.0] * WINDOW, [])
     record = begin_run(catalog.find("cartpole"), CONFIG)._replace(counters=run.progress.counters())
     run.progress.restore(continue_run(record, catalog.find("basic"), CONFIG).counters)
-    watch = run.watching()
+    watch = run.make_guard()
     watch.check()
     for score in (20.0, 480.0, 480.0, 10.0, 10.0):
         run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
@@ -170,11 +170,11 @@ def test_what_another_game_had_is_no_start(run):
     assert next(run.progress.full_means()) == 20.0
 
 
-def test_scores_that_are_not_finite_fill_no_window(run):
+def test_non_finite_scores_do_not_fill_a_window(run):
     run.progress.add_steps(0, 0, [80.0] * WINDOW, [])
-    watch = run.watching()
+    watch = run.make_guard()
     watch.check()
-    run.progress.add_steps(0, 0, [*[np.nan] * (WINDOW - 1), 10.0], [])  # the newest 100 are of before, but for one
+    run.progress.add_steps(0, 0, [*[np.nan] * (WINDOW - 1), 10.0], [])  # all but one of the newest 100 are older
     watch.check()
     for score in (10.0, 10.0, 10.0, 10.0):
         run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
@@ -182,7 +182,7 @@ def test_scores_that_are_not_finite_fill_no_window(run):
     assert run.progress.faults[COLLAPSED] == 0
 
 
-def test_weights_that_no_episode_has_tried_are_not_the_best(run):
+def test_untried_weights_are_not_the_best(run):
     run.play(10.0)
     run.play(50.0)
     best = weights(run.engine)
@@ -194,24 +194,24 @@ def test_weights_that_no_episode_has_tried_are_not_the_best(run):
     np.testing.assert_array_equal(weights(run.engine), best)
 
 
-def test_a_score_that_rises_and_falls_while_it_is_learned_is_no_collapse(run):
+def test_ups_and_downs_while_learning_are_not_a_collapse(run):
     for score in (22.0, 22.0, 119.0, 49.0, 46.0, 91.0, 297.0, 297.0, 500.0, 260.0, 240.0):
         run.play(score)
     assert run.progress.faults == {}
 
 
-def test_episodes_that_began_before_say_nothing(run):
+def test_episodes_begun_before_the_last_window_are_ignored(run):
     for score in (10.0, 50.0, 50.0, 20.0, 20.0):
         run.play(score)
     assert run.progress.faults == {COLLAPSED: 1}
     run.play(20.0)
-    run.play(20.0, episodes=ENOUGH - 1)  # one may have been running when the window before ended
+    run.play(20.0, episodes=ENOUGH - 1)  # one may have begun before the last window ended
     run.play(20.0, episodes=0)
     assert run.progress.faults == {COLLAPSED: 1}
     run.play(20.0, episodes=1)
     assert run.progress.faults == {COLLAPSED: 2}
     run.play(20.0)
-    run.play(20.0, steps=UNDER_WAY - 1)  # rollouts may have been under way
+    run.play(20.0, steps=UNDER_WAY - 1)  # rollouts may have been in flight
     assert run.progress.faults == {COLLAPSED: 2}
     run.play(20.0, steps=1)
     assert run.progress.faults == {COLLAPSED: 3}
@@ -220,11 +220,11 @@ def test_episodes_that_began_before_say_nothing(run):
 @pytest.mark.parametrize(
     ("changes", "steps"), [({}, 20), ({"engine": "queue", "queue_size": 3}, 50), ({"envs_per_worker": 1, "workers": 1}, 5)]
 )
-def test_steps_under_way_are_those_of_rollouts_being_played_and_waiting(changes, steps):
+def test_steps_in_flight_count_played_and_queued_rollouts(changes, steps):
     assert changed(CONFIG, **changes).steps_in_flight == steps
 
 
-def test_noise_is_no_collapse(run):
+def test_noise_is_not_a_collapse(run):
     for best in (100.0, 106.0, 106.0, 94.0, 94.0):
         run.play(-100.0, best)
     assert run.progress.faults == {}
@@ -232,20 +232,20 @@ def test_noise_is_no_collapse(run):
 
 @pytest.mark.parametrize(("after", "faults"), [(-209.0, {}), (-211.0, {COLLAPSED: 1})])
 def test_four_standard_errors_are_noise(run, after, faults):
-    run.play(-300.0, 0.0)  # -150 with a standard deviation of 150, whose 100 scores have a mean that is 15 off
+    run.play(-300.0, 0.0)  # mean -150, standard deviation 150: the standard error of 100 scores is 15
     for _ in range(PAIRS + 1):
         run.play(after)
     assert run.progress.faults == faults
 
 
-def test_the_noise_is_that_of_the_windows_that_spread_most(run):
+def test_the_noise_is_that_of_the_widest_window(run):
     run.play(0.0)
     for _ in range(PAIRS + 1):
-        run.play(-230.0, 170.0)  # -30 with a standard deviation of 200, of which 80 are noise
+        run.play(-230.0, 170.0)  # mean -30, standard deviation 200: up to 80 is noise
     assert run.progress.faults == {}
 
 
-def test_a_run_that_learns_after_it_has_become_worse_is_not_sent_back(run):
+def test_a_run_that_recovers_is_not_rolled_back(run):
     run.play(10.0)
     for _ in range(2):
         for score in (*[0.0] * PAIRS, 10.0):
@@ -254,8 +254,8 @@ def test_a_run_that_learns_after_it_has_become_worse_is_not_sent_back(run):
     assert run.progress.faults == {}
 
 
-def test_what_is_gained_by_chance_is_nothing_that_could_be_lost(run):
-    for score in (0.0, 20.0, 20.0):  # with a standard deviation of 100, so that 40 are noise
+def test_a_gain_within_the_noise_cannot_be_lost(run):
+    for score in (0.0, 20.0, 20.0):  # standard deviation 100: up to 40 is noise
         run.play(score - 100.0, score + 100.0)
     for _ in range(PAIRS):
         run.play(-100.0)
@@ -264,17 +264,17 @@ def test_what_is_gained_by_chance_is_nothing_that_could_be_lost(run):
     assert run.progress.faults == {COLLAPSED: 1}
 
 
-def test_a_run_that_collapses_whatever_its_step_size_is_left_alone(run):
+def test_the_guard_gives_up_after_the_maximum_of_halvings(run):
     for score in (10.0, 50.0, 50.0):
         run.play(score)
     for _ in range(2 * MAX_HALVINGS + 6):
         run.play(20.0)
     assert run.progress.faults == {COLLAPSED: MAX_HALVINGS}
-    assert len(run.told) == MAX_HALVINGS
+    assert len(run.messages) == MAX_HALVINGS
 
 
-def test_a_share_of_0_never_goes_back(run):
-    watch = run.watching(changed(CONFIG, rollback_drop=0.0))
+def test_a_rollback_drop_of_0_disables_the_guard(run):
+    watch = run.make_guard(changed(CONFIG, rollback_drop=0.0))
     for score in (10.0, 50.0, 50.0, 0.0, 0.0):
         run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
         watch.check()
@@ -282,18 +282,18 @@ def test_a_share_of_0_never_goes_back(run):
 
 
 def cartpole_session(tmp_path, *, log=lambda line: None, variables=None, halvings=0, **limits):
-    """Returns a session of cartpole that evaluates nothing on its way, and writes no logs."""
+    """Returns a cartpole session without periodic evaluations and without logs."""
     scenario, config = settings("cartpole")
     folders = {name: str(tmp_path) for name in ("models_dir", "frames_dir", "logs_dir")}
     config = changed(config, **limits, evaluate_every=0.0, evaluation_episodes=1, **folders)
     record = run_record()._replace(scenario=scenario, config=config)
     record = record._replace(counters=record.counters._replace(halvings=halvings))
-    view = SimpleNamespace(show=lambda status: None, log=log, set_phase=lambda what: None)
+    view = SimpleNamespace(show=lambda status: None, log=log, set_phase=lambda describe: None)
     games = make_game_factory(scenario.game, scenario.observation, config.game_processes)
     return build_session(record, games, CheckpointFolder(tmp_path), variables, view, lambda *_: Silent())
 
 
-def test_a_session_is_watched_over_and_knows_its_earlier_collapses(tmp_path, monkeypatch):
+def test_a_session_runs_the_guard_and_restores_its_halvings(tmp_path, monkeypatch):
     looks = []
 
     def look(watch):
@@ -311,41 +311,41 @@ def test_a_session_is_watched_over_and_knows_its_earlier_collapses(tmp_path, mon
 
 
 @pytest.mark.parametrize(("scenario", "halvings"), [("cartpole", 3), ("basic", 0)])
-def test_a_run_that_goes_on_with_another_game_begins_with_the_whole_step_size(scenario, halvings):
+def test_a_run_on_another_game_starts_at_the_full_step_size(scenario, halvings):
     counters = Progress().counters()._replace(halvings=3, faults={COLLAPSED: 3})
     record = begin_run(catalog.find("cartpole"), CONFIG)._replace(counters=counters)
     assert continue_run(record, catalog.find(scenario), CONFIG).counters.halvings == halvings
 
 
-def test_the_collapses_of_another_game_do_not_count_towards_the_limit(run):
+def test_another_games_collapses_do_not_count_to_the_limit(run):
     run.progress.restore(run.progress.counters()._replace(faults={COLLAPSED: MAX_HALVINGS}))
     for score in (10.0, 50.0, 50.0, 20.0, 20.0):
         run.play(score)
-    assert len(run.told) == 1
+    assert len(run.messages) == 1
 
 
-def test_a_run_whose_policy_is_spoilt_for_good_goes_back_and_learns_on(tmp_path, monkeypatch):
-    look, spoilt, told = CollapseGuard.check, [], []
+def test_a_run_with_a_ruined_policy_rolls_back_and_learns(tmp_path, monkeypatch):
+    look, ruined, messages = CollapseGuard.check, [], []
 
-    def look_and_spoil(watch):
+    def look_and_ruin(watch):
         look(watch)
         if watch._progress.faults[COLLAPSED] and watch._progress.mean_score > 195.0:
             session.stopping.end("learned")
-        elif not spoilt and watch._best is not None and watch._best.window.mean > 60.0:
-            spoilt.append(watch)
+        elif not ruined and watch._best is not None and watch._best.window.mean > 60.0:
+            ruined.append(watch)
             state = watch._engine.capture()
-            # It sees nothing of the cart, is sure of one action, and no gradient says otherwise.
+            # It ignores the cart, always takes one action, and no gradient can change that.
             blind = {"actor/hidden1/kernel": 0.0, "actor/hidden1/bias": 1.0, "policy/kernel": [200.0, 0.0]}
             spoils = {name: np.full_like(state.variables[name], value) for name, value in blind.items()}
             watch._engine._model.restore({**state.variables, **spoils}, state.counters.updates)
 
     monkeypatch.setattr(guard, "SECONDS", 0.0)
-    monkeypatch.setattr(CollapseGuard, "check", look_and_spoil)
-    with cartpole_session(tmp_path, log=told.append, workers=2, envs_per_worker=4, frames=500_000) as session:
+    monkeypatch.setattr(CollapseGuard, "check", look_and_ruin)
+    with cartpole_session(tmp_path, log=messages.append, workers=2, envs_per_worker=4, frames=500_000) as session:
         result = session.training.run()
-    assert spoilt
+    assert ruined
     assert result.stopped_by == "learned"
-    assert any("back to the weights of" in line for line in told)
+    assert any("back to the weights of" in line for line in messages)
 
 
 # The step size
@@ -360,13 +360,13 @@ def test_every_roll_back_halves_the_step_size():
         shared.roll_back(before)
     np.testing.assert_allclose(changes[1], changes[0] / 2, rtol=1e-3)
     np.testing.assert_allclose(changes[2], changes[0] / 4, rtol=1e-3)
-    assert capture_state(shared, Progress()).counters.updates == 3  # roll-backs are no updates
+    assert capture_state(shared, Progress()).counters.updates == 3  # roll-backs are not updates
     shared.halvings = 10**6  # nothing overflows
     shared.apply([1.0 + 0 * parameter for parameter in shared.network.parameters], 0.1)
 
 
 def trained(config, loggers, shared=None):
-    """Trains a model to the budget with a worker for each logger; returns what has been counted."""
+    """Trains a model to the budget with one worker per logger; returns the progress."""
     progress = Progress()
     engine = make_threads_engine(
         config=config,
@@ -381,7 +381,7 @@ def trained(config, loggers, shared=None):
     return progress
 
 
-def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
+def test_the_step_factor_falls_with_large_kl_and_recovers_to_1():
     factor = SharedStepSize(0.01)
     assert factor.value == 0.1
     for _ in range(10):
@@ -404,17 +404,17 @@ def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
     assert factor.value == 1.0
 
 
-def test_after_a_roll_back_the_step_factor_begins_anew(run):
+def test_a_roll_back_resets_the_step_factor(run):
     factor = run.engine.step_size = SharedStepSize(0.01, threads=2)
     for kl in (*[0.0] * 10, 1.0, 1.0, 0.0):
         factor.adapt(kl, 1.0)
     run.engine.roll_back(run.engine.capture())
     assert factor.value == 0.1
     factor.adapt(0.0, 1.0)
-    assert factor.value == pytest.approx(0.15)  # in full, as at first
+    assert factor.value == pytest.approx(0.15)  # in full, as at the start
 
 
-def test_what_lost_weights_have_played_has_no_say_in_the_step_factor(run):
+def test_discarded_weights_do_not_affect_the_step_factor(run):
     config, factor = changed(CONFIG, epochs=2, target_kl=0.01), SharedStepSize(0.01, threads=2)
     updater = Updater(config, run.engine.model, run.progress, factor, None)
     run.engine.roll_back(run.engine.capture())
@@ -426,7 +426,7 @@ def test_what_lost_weights_have_played_has_no_say_in_the_step_factor(run):
     assert (factor.value < 0.1, run.progress.updates) == (True, 1)
 
 
-def test_the_target_falls_with_the_step_size_that_a_schedule_gives():
+def test_the_kl_target_scales_with_the_scheduled_step_size():
     factor = SharedStepSize(0.01)
     factor.adapt(0.002, 0.5)  # of a target of 0.005
     assert factor.value == pytest.approx(0.15)
@@ -436,10 +436,10 @@ def test_the_target_falls_with_the_step_size_that_a_schedule_gives():
     assert factor.value == pytest.approx(0.1)
 
 
-def test_a_change_is_spread_over_the_rollouts_of_all_threads():
+def test_a_factor_change_is_spread_over_all_threads():
     factor = SharedStepSize(0.01, threads=4)
     factor.adapt(0.001, 1.0)
-    assert factor.value == pytest.approx(0.15)  # in full, as it begins small
+    assert factor.value == pytest.approx(0.15)  # in full, since it starts small
     factor.adapt(1.0, 1.0)
     assert factor.value == pytest.approx(0.1 * 1.5**0.75)
     for _ in range(4):
@@ -448,42 +448,42 @@ def test_a_change_is_spread_over_the_rollouts_of_all_threads():
 
 
 @pytest.mark.parametrize("changes", [{"engine": "cluster"}, {"epsilon": 0.1}, {"epochs": 1}])
-def test_a_target_has_no_effect_where_a_rollout_makes_one_update(changes):
+def test_a_kl_target_is_ignored_with_one_update_per_rollout(changes):
     config = changed(Config(), **{"epochs": 3, "target_kl": 0.01, **changes})
     assert config.updates_per_rollout == 1
     assert SharedStepSize.from_config(config).value == 1.0
 
 
 @pytest.mark.parametrize("changes", [{"epochs": 2}, {"minibatches": 2}])
-def test_a_target_has_an_effect_where_a_rollout_makes_several(changes):
+def test_a_kl_target_acts_with_several_updates_per_rollout(changes):
     config = changed(Config(), **{"epochs": 1, "target_kl": 0.01, **changes})
     assert SharedStepSize.from_config(config).value == step_size.FIRST
 
 
-def test_a_step_size_of_0_is_all_of_its_largest():
+def test_a_schedules_share_is_relative_to_its_maximum():
     assert Schedule(0.0).share(5, 10) == 1.0
     assert Schedule(0.2, 0.0).share(5, 10) == 0.5
     assert Schedule(0.1, 0.2).share(0, 10) == 0.5
 
 
 @pytest.mark.parametrize("engine", ["threads", "queue"])
-def test_all_learning_threads_have_one_step_factor_and_share_its_changes(monkeypatch, engine):
-    told, after = [], SharedStepSize.adapt
-    monkeypatch.setattr(SharedStepSize, "adapt", lambda factor, kl, share: told.append((threading.get_ident(), factor)))
+def test_all_learning_threads_share_one_step_factor(monkeypatch, engine):
+    calls, adapt = [], SharedStepSize.adapt
+    monkeypatch.setattr(SharedStepSize, "adapt", lambda factor, kl, share: calls.append((threading.get_ident(), factor)))
     config = changed(Config(frames=500), engine=engine, workers=2, trainers=2, epochs=3, target_kl=0.01)
     if engine == "threads":
         trained(config, [None, None])
     else:
         with queue_runs() as make:
             finish(make(config, partial(play, pay=float)).engine)
-    threads, factors = (set(column) for column in zip(*told, strict=True))
+    threads, factors = (set(column) for column in zip(*calls, strict=True))
     assert (len(threads), len(factors)) == (2, 1)
     factor = factors.pop()
-    after(factor, 1.0, 1.0)
+    adapt(factor, 1.0, 1.0)
     assert factor.value == pytest.approx(0.1 / 1.5**0.5)
 
 
-def test_roll_backs_take_their_share_of_the_target(monkeypatch):
+def test_roll_backs_lower_the_kl_target(monkeypatch):
     shares = []
     monkeypatch.setattr(SharedStepSize, "adapt", lambda factor, kl, share: shares.append(share))
     shared = model()
@@ -492,7 +492,7 @@ def test_roll_backs_take_their_share_of_the_target(monkeypatch):
     assert set(shares) == {0.25}
 
 
-def test_the_last_update_from_a_rollout_decides_about_the_step_size_and_is_logged(monkeypatch):
+def test_a_rollouts_last_kl_sets_the_step_size_and_is_logged(monkeypatch):
     seen, shares, logged = [], [], []
 
     class Noting(Silent):
@@ -509,6 +509,6 @@ def test_the_last_update_from_a_rollout_decides_about_the_step_size_and_is_logge
     config = changed(Config(frames=200), epochs=3, learning_rate=0.3, final_learning_rate=0.0)
     progress = trained(config, [Noting()])
     assert 3 * len(seen) == progress.updates
-    assert max(seen) > 1e-6  # what two updates have changed; before the first there is no difference
+    assert max(seen) > 1e-6  # the change of two updates; before the first there is none
     assert logged == seen
     assert 1.0 > shares[0] > shares[-1] == 0.0

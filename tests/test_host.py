@@ -1,4 +1,4 @@
-"""Hosts of the cluster engine: what they learn and push, and how they end."""
+"""Hosts of the cluster engine: what they learn, what they push and how they end."""
 
 import itertools
 import threading
@@ -22,14 +22,14 @@ TRANSPORTS = pytest.mark.parametrize("transport", ["gradients", "rollouts"])
 
 @pytest.fixture
 def serve():
-    """Builds servers that have started."""
+    """Builds started servers."""
     with servers() as make:
         yield partial(make, state_of())
 
 
 @pytest.fixture
 def host():
-    """Builds hosts and runs each on a thread; ends them, whatever the test does."""
+    """Builds hosts, each running on a thread; ends them, whatever the test does."""
     runs = []
 
     def make(wire, config=SMALL, **game):
@@ -53,7 +53,7 @@ def host():
 def ended(run):
     """Waits for a host to end by itself; returns the result or the error of `run`.
 
-    `run` waits for its threads for some seconds only: under load one may still be compiling or computing a gradient.
+    `run` waits only a few seconds for its threads: under load one may still be compiling or computing a gradient.
     """
     run.thread.join(30)
     assert not run.thread.is_alive()
@@ -62,7 +62,7 @@ def ended(run):
 
 
 @TRANSPORTS
-def test_the_first_update_is_that_of_the_threads_engine(serve, host, transport):
+def test_the_first_update_equals_that_of_the_threads_engine(serve, host, transport):
     # A budget of one rollout: nothing is applied after the update that learns from it.
     rates = {"learning_rate": 1e-2, "final_learning_rate": 1e-3}
     settings = {"workers": 1, "transport": transport, "frames": FRAMES, **rates}
@@ -111,15 +111,15 @@ def test_a_host_plays_to_the_frame_budget(serve, host, transport):
     assert [number for number, _ in itertools.groupby(numbers)] == [[1, n + 1] for n in range(numbers[-1][1])]
 
 
-def test_a_push_of_a_host_has_as_many_rollouts_as_it_is_told(serve, host):
+def test_a_hosts_push_holds_the_configured_number_of_rollouts(serve, host):
     settings = {"workers": 1, "accumulate": 2, "push_rollouts": 8}
     run = host(Wire(serve(**settings)), changed(SMALL, **settings))
     until(lambda: run.wire.pushes)
-    # 8 are enough, 2 more fit, and another 2 have been counted when their gradients wait.
+    # 8 are enough, 2 more fit, and another 2 may be counted while their gradients wait.
     assert 8 * STEPS <= run.wire.pushes[0][0]["steps"] <= 12 * STEPS
 
 
-def test_a_host_ends_though_its_last_push_would_not_be_whole(serve, host):
+def test_a_host_ends_even_if_its_last_push_is_incomplete(serve, host):
     settings = {"workers": 1, "push_rollouts": 16, "frames": 16 * FRAMES}
     server = serve(**settings)
     run = host(Wire(server), changed(SMALL, **settings))
@@ -140,7 +140,7 @@ def test_an_error_in_a_game_ends_the_host(serve, host, transport):
     assert str(ended(host(wire, changed(SMALL, transport=transport), before_step=break_once))) == "the game broke"
 
 
-def test_a_host_that_is_fenced_off_ends(serve, host):
+def test_a_fenced_host_ends(serve, host):
     server = serve()
     run = host(Wire(server))
     until(lambda: counted(server)[2] > 0)
@@ -148,7 +148,7 @@ def test_a_host_that_is_fenced_off_ends(serve, host):
     assert isinstance(ended(run), FencedError)
 
 
-def test_a_host_that_joins_when_the_run_is_over_starts_no_game(serve, host):
+def test_a_host_that_joins_after_the_run_starts_no_game(serve, host):
     server = serve()
     server.stop()
     run = host(Wire(server))
@@ -158,27 +158,27 @@ def test_a_host_that_joins_when_the_run_is_over_starts_no_game(serve, host):
 
 
 @TRANSPORTS
-def test_a_host_whose_workers_wait_ends_with_the_run(serve, host, transport):
+def test_a_host_with_waiting_workers_ends_with_the_run(serve, host, transport):
     reachable, steps = threading.Event(), itertools.count(1)
     played = []
     server = serve(transport=transport)
     faults = itertools.chain([None], iter(lambda: None if reachable.is_set() else "request lost", 0))
     config = changed(SMALL, transport=transport)
     run = host(Wire(server, faults), config, before_step=lambda: played.append(next(steps)))
-    # Each of two workers has played what waits for the first answer; with rollouts, one is on the way and two wait.
+    # Each of two workers has played a rollout and waits for the first answer; with rollouts, one is in transit, two wait.
     most = STEPS * (2 if transport == "gradients" else 2 + 1 + 2)
     until(lambda: len(run.wire.pushes) > 0 and len(played) == most)
-    time.sleep(0.3)  # for the workers to come to where they wait
+    time.sleep(0.3)  # for the workers to reach the point where they wait
     assert len(played) == most
     server.stop()
     reachable.set()
     assert ended(run) is None
-    assert not run.unblocked.is_set()  # so it has been prompt
+    assert not run.unblocked.is_set()  # so it ended promptly
     assert counted(server) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("transport", ["gradients", "rollouts"])
-def test_whoever_learns_refuses_bfloat16_where_its_gradients_would_be_wrong(monkeypatch, transport):
+def test_the_learning_side_refuses_bfloat16_without_its_kernels(monkeypatch, transport):
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")  # as on a machine that has no kernels for it
     scenario, config = run_settings("cartpole")
     config = changed(config, engine="cluster", precision="bfloat16", workers=1, transport=transport)

@@ -1,4 +1,4 @@
-"""Imports go down only, and light modules stay light."""
+"""Imports only go down, and light modules stay light."""
 
 import ast
 import os
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# By room, which is a subpackage or a module beside them. A module may import rooms of lower rank, and its own.
+# Ranks of rooms: subpackages and top-level modules. A module may import its own room and those of lower rank.
 RANKS = {
     "doom_a3c": 0,
     "quiet": 0.5,
@@ -21,7 +21,7 @@ RANKS = {
     "cli": 7,
     "api": 8,
 }
-# Rooms inside rooms: what of its own room each may import besides itself.
+# Inner rooms: what each may import of its outer room besides itself.
 INNER = {
     "doom_a3c.envs.processes": (),
     "doom_a3c.envs.doom": ("doom_a3c.envs.processes", "doom_a3c.envs.pixels"),
@@ -36,9 +36,9 @@ DOORS = {
     "doom_a3c.envs.registry",
     "doom_a3c.run.imports",
     "doom_a3c.settings.renames",
-}  # that the package itself opens, for those who import it alone
+}  # modules that the package's own __init__ may import
 HEAVY = ("tensorflow", "keras", "ray")
-READING_LIST = (  # that explains an update completely, in this order
+READING_LIST = (  # explains an update completely, in this order
     *("algorithm/returns.py", "algorithm/losses.py"),
     *("agent/rollouts.py", "agent/targets.py", "agent/learner.py", "agent/model.py"),
     "engines/threads.py",
@@ -55,7 +55,7 @@ def module_names(root):
 
 
 def nodes(tree, *, late):
-    """Yields the nodes of a tree; without `late` all but those in functions or for type checking alone."""
+    """Yields the nodes of a tree; without `late`, skips functions and TYPE_CHECKING blocks."""
     yield tree
     for node in ast.iter_child_nodes(tree):
         for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
@@ -64,7 +64,7 @@ def nodes(tree, *, late):
 
 
 def imports(name, path, known, *, late=True):
-    """Returns all modules that a module imports; without `late` those alone that run when it is imported itself."""
+    """Returns all modules that a module imports; without `late`, only those that run when it is imported."""
     found = set()
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in nodes(ast.parse(path.read_text()), late=late):
@@ -81,7 +81,7 @@ def imports(name, path, known, *, late=True):
 
 
 def closure(start, known):
-    """Returns the modules of this package that run when `start` is imported, and what they import, and so on."""
+    """Returns the modules of this package that run when `start` is imported, directly or indirectly."""
     found, left = set(), {start}
     while left:
         found |= left
@@ -90,18 +90,18 @@ def closure(start, known):
 
 
 def line_count(paths):
-    """Returns the lines of some files."""
+    """Returns the number of lines in some files."""
     return sum(len(path.read_text().splitlines()) for path in paths)
 
 
 def room(name):
-    """Returns what RANKS knows a module by."""
+    """Returns a module's key in RANKS."""
     return name.split(".")[1] if "." in name else name
 
 
 @pytest.fixture(scope="module")
 def modules(root):
-    """All modules of the package with what they import."""
+    """Maps each module of the package to its imports."""
     known = module_names(root)
     return {name: imports(name, path, known) for name, path in known.items()}
 
@@ -115,7 +115,7 @@ def loaded(root, module):
 
 def test_every_module_has_a_rank(modules):
     assert len(modules) > 60
-    assert {room(name) for name in modules} == RANKS.keys()  # a new one: DESIGN says where it belongs
+    assert {room(name) for name in modules} == RANKS.keys()  # for a new one, DESIGN says where it belongs
 
 
 def test_imports_only_go_down(modules):
@@ -136,7 +136,7 @@ def lies_in(module, package):
 
 
 @pytest.mark.parametrize("inner", INNER)
-def test_inner_rooms_import_what_lies_below_them(modules, inner):
+def test_inner_rooms_import_only_allowed_modules(modules, inner):
     own = {name: targets for name, targets in modules.items() if lies_in(name, inner)}
     assert len(own) > 3
     outer, allowed = inner.rpartition(".")[0], (inner, *INNER[inner])
@@ -144,7 +144,7 @@ def test_inner_rooms_import_what_lies_below_them(modules, inner):
     assert {pair for pair in targets if not any(lies_in(pair[1], one) for one in allowed)} == set()
 
 
-def test_nothing_of_a_run_needs_what_plays_its_agent(modules):
+def test_run_does_not_import_run_play(modules):
     others = {name: targets for name, targets in modules.items() if room(name) == "run" and ".play" not in name}
     assert {
         (name, target) for name, targets in others.items() for target in targets if lies_in(target, "doom_a3c.run.play")
@@ -152,7 +152,7 @@ def test_nothing_of_a_run_needs_what_plays_its_agent(modules):
 
 
 def cycle(graph):
-    """Returns the nodes along a cycle of a graph of imports, [] if there is none."""
+    """Returns the nodes along a cycle in an import graph, or [] if there is none."""
     done = set()
 
     def visit(name, path):
@@ -169,18 +169,18 @@ def cycle(graph):
 
 
 @pytest.mark.parametrize("name", sorted(RANKS))
-def test_no_modules_of_a_room_import_each_other(modules, name):
+def test_no_room_has_an_import_cycle(modules, name):
     assert cycle({module: targets for module, targets in modules.items() if room(module) == name}) == []
 
 
-def test_the_check_sees_cycles():
+def test_the_check_finds_cycles():
     graph = {"a": {"b", "c", "elsewhere"}, "b": {"c"}, "c": {"d"}, "d": set()}
     assert cycle(graph) == []
     assert cycle({**graph, "d": {"b"}}) == ["b", "c", "d", "b"]
     assert cycle({**graph, "d": {"d"}}) == ["d", "d"]
 
 
-def test_the_check_sees_nested_and_relative_imports(tmp_path):
+def test_the_check_finds_nested_and_relative_imports(tmp_path):
     path = tmp_path / "a.py"
     path.write_text(
         "from __future__ import annotations\nfrom . import b\nfrom .b import thing\nfrom ..c import d\n"
@@ -200,65 +200,65 @@ def test_the_check_sees_nested_and_relative_imports(tmp_path):
 
 
 def rooms(targets):
-    """Returns the rooms of this package that some imported modules belong to."""
+    """Returns the rooms of this package among some imported modules."""
     return {room(target) for target in targets if target.partition(".")[0] == "doom_a3c"}
 
 
 def imported_in(modules, name):
-    """Returns all modules that those of a room import."""
+    """Returns all modules imported in a room."""
     return {target for module in modules if room(module) == name for target in modules[module]}
 
 
 def tops(targets):
-    """Returns the packages that some modules belong to."""
+    """Returns the top-level packages of some modules."""
     return {target.partition(".")[0] for target in targets}
 
 
-def test_games_know_no_tensorflow_and_no_engine(modules):
+def test_envs_import_no_tensorflow_and_only_settings(modules):
     assert not tops(imported_in(modules, "envs")) & set(HEAVY)
     assert rooms(imported_in(modules, "envs")) == {"settings", "envs"}
 
 
-def test_games_and_records_do_not_know_each_other(modules):
+def test_envs_and_record_do_not_import_each_other(modules):
     assert "record" not in rooms(imported_in(modules, "envs"))
     assert "envs" not in rooms(imported_in(modules, "record"))
 
 
-def test_agents_know_no_environment(modules):
+def test_agent_imports_no_environments(modules):
     assert not tops(imported_in(modules, "agent")) & {"vizdoom", "ale_py"}
     assert "envs" not in rooms(imported_in(modules, "agent"))
     assert "gymnasium" not in tops(modules["doom_a3c.agent.networks"])
 
 
-def test_an_update_is_read_in_half_an_hour(root):
+def test_the_code_of_an_update_stays_short(root):
     assert len(READING_LIST) <= 7
     assert line_count(root / "doom_a3c" / name for name in READING_LIST) <= 1200
 
 
-def test_the_threads_engine_needs_few_lines(root):
+def test_the_code_of_the_threads_engine_stays_short(root):
     known = module_names(root)
     names = closure("doom_a3c.engines.threads", known)
     assert {"doom_a3c.agent.networks", "doom_a3c.engines.updates"} < names
     assert line_count(known[name] for name in names) <= 3080
 
 
-def test_agents_know_no_records_of_a_run(modules):
+def test_agent_imports_only_algorithm_and_settings(modules):
     assert rooms(imported_in({name: modules[name] for name in modules if name != "doom_a3c.agent.saliency"}, "agent")) <= {
         *("agent", "algorithm", "settings")
     }
 
 
-def test_mathematics_knows_nothing_else(modules):
+def test_algorithm_imports_only_itself(modules):
     assert rooms(imported_in(modules, "algorithm")) <= {"algorithm"}
 
 
-def test_only_those_who_put_a_run_together_know_games_and_engines(modules):
+def test_only_run_and_cli_import_both_envs_and_engines(modules):
     both = [name for name, targets in modules.items() if {"envs", "engines"} <= rooms(targets)]
     assert {room(name) for name in both} <= {"run", "cli"}
     assert "envs" not in rooms(imported_in(modules, "engines"))
 
 
-def test_ray_is_for_the_cluster_engine_alone(modules):
+def test_only_the_cluster_engine_imports_ray(modules):
     users = [name for name, targets in modules.items() if "ray" in tops(targets)]
     assert users == ["doom_a3c.engines.cluster.ray"]
 
@@ -270,11 +270,11 @@ def test_ray_is_for_the_cluster_engine_alone(modules):
         *("doom_a3c.engines.cluster.ray", "doom_a3c.run.remote"),
     ],
 )
-def test_light_modules_load_neither_tensorflow_nor_an_engine(root, module):
+def test_light_modules_load_neither_tensorflow_nor_vizdoom(root, module):
     assert not loaded(root, module) & {*HEAVY, "vizdoom"}
 
 
-def test_the_trainers_side_of_games_loads_no_engine(root):
+def test_the_trainers_side_of_games_loads_no_vizdoom(root):
     assert not loaded(root, "doom_a3c.envs.games") & {*HEAVY, "vizdoom"}
 
 
@@ -289,7 +289,7 @@ def test_the_command_lines_import_tensorflow_without_keras(root):
         "import sys; from doom_a3c.run.imports import import_tensorflow; import_tensorflow(1, False, 'cpu');"
         "import doom_a3c.run.launch, doom_a3c.record.metrics.tensorboard;"
         "assert not {'keras', 'matplotlib'} & set(sys.modules);"
-        "import tensorflow; print(tensorflow.keras.optimizers.Adam.__name__)"  # who wants it later still gets it
+        "import tensorflow; print(tensorflow.keras.optimizers.Adam.__name__)"  # still available on demand
     )
     output = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert output.stdout.split()[-1] == "Adam"
@@ -297,21 +297,21 @@ def test_the_command_lines_import_tensorflow_without_keras(root):
 
 @pytest.mark.process
 @pytest.mark.parametrize(("asked", "got"), [({}, "True"), ({"TF_ENABLE_ONEDNN_OPTS": "0"}, "False")])
-def test_tensorflow_computes_with_onednn_unless_told_otherwise(root, asked, got):
+def test_tensorflow_uses_onednn_unless_disabled(root, asked, got):
     code = (
         "from doom_a3c.run.imports import import_tensorflow; import_tensorflow(1, False, 'cpu');"
         "from tensorflow.python.util import _pywrap_util_port; print(_pywrap_util_port.IsMklEnabled())"
     )
     environment = {name: value for name, value in os.environ.items() if name != "TF_ENABLE_ONEDNN_OPTS"} | asked
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True, check=True
     )
-    assert told.stdout.split() == [got]
+    assert result.stdout.split() == [got]
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(("level", "shown"), [("0", True), ("2", False)])
-def test_tensorflow_logs_from_the_users_level_up(root, level, shown):
+def test_tensorflow_respects_the_users_log_level(root, level, shown):
     code = "from doom_a3c.run.imports import import_tensorflow; import_tensorflow(1, False, 'cpu')"
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": level}
     result = subprocess.run(

@@ -1,4 +1,4 @@
-"""Anything but a readable file is named, with the reason, before anything starts."""
+"""Anything but a readable file is refused by name, with the reason, before anything starts."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("reason", THINGS)
 @pytest.mark.parametrize("name", ["mine.toml", "mine.cfg", "mine.wad", "mine.pk3"])
-def test_anything_but_a_file_is_named_with_the_reason(here, reason, name):
+def test_a_path_that_is_no_file_is_refused_with_the_reason(here, reason, name):
     THINGS[reason](here / name)
     (here / "named.toml").write_text(f'[game]\nwad = "{name}"\nconfig = "basic.cfg"\n')
     for scenario in (name, f"./{name}", "named.toml"):
@@ -45,13 +45,13 @@ def test_the_cfg_beside_a_wad_is_checked_too(here, reason):
 
 
 @pytest.mark.parametrize("name", ["c" * 300 + ".toml", "a/" * 3000 + "x.cfg", "~nobody/mine.toml", "./"])
-def test_odd_names_are_one_line(here, name):
+def test_odd_file_names_give_a_one_line_error(here, name):
     assert name in complaint(catalog.find, name)
     (here / "named.toml").write_text(f'[game]\nconfig = "{name}"\n')
     assert "named" in complaint(catalog.find, "named.toml")
 
 
-def test_a_null_character_in_a_name_is_one_line(here):
+def test_a_null_character_in_a_name_gives_a_one_line_error(here):
     (here / "named.toml").write_text('[game]\nconfig = "mine\\u0000.cfg"\n')
     assert "does not exist" in complaint(catalog.find, "named.toml")
     assert "not a file name" in complaint(check_file, here / "mine\0.cfg")
@@ -69,14 +69,14 @@ def test_a_null_character_in_a_name_is_one_line(here):
     ids=["mark", "UTF-16", "UTF-16 without mark", "binary", "large"],
 )
 @pytest.mark.parametrize("name", ["mine.cfg", "mine.toml"])
-def test_a_file_that_is_not_text_is_named_with_the_reason(here, data, reason, name):
+def test_a_file_that_is_not_text_is_refused_with_the_reason(here, data, reason, name):
     (here / name).write_bytes(data)
     said = complaint(catalog.find, name)
     assert name in said
     assert reason in said
 
 
-def test_a_vast_file_is_not_read_to_its_end(here):
+def test_a_huge_file_is_not_read_to_its_end(here):
     with (here / "mine.cfg").open("wb") as file:
         file.write(b"#" * 10**6)
         file.truncate(2**40)
@@ -86,13 +86,13 @@ def test_a_vast_file_is_not_read_to_its_end(here):
 @pytest.mark.parametrize(
     "text", ["x = " + "[" * 10**5, "x = " + "9" * 10**4, "[game", "\x80".encode("latin1").decode("latin1")]
 )
-def test_an_unreadable_toml_is_one_line(here, text):
+def test_an_unreadable_toml_gives_a_one_line_error(here, text):
     (here / "mine.toml").write_text(text, encoding="latin1")
     assert "mine.toml: not a readable TOML file" in complaint(catalog.find, "mine.toml")
 
 
 @pytest.mark.parametrize("comment", ["// mine", "/* mine */", "; mine"])
-def test_a_comment_of_another_language_in_a_toml_names_the_hash(here, comment):
+def test_a_foreign_comment_in_a_toml_suggests_the_hash_sign(here, comment):
     (here / "mine.toml").write_text(f'base = "basic" {comment}\n')
     said = complaint(catalog.find, "mine.toml")
     assert "not a readable TOML file" in said
@@ -107,7 +107,7 @@ def test_a_wad_and_its_cfg_are_found_in_upper_case_too(here, wad, cfg):
     assert (game.wad, game.available_buttons) == (str(here / wad), ("ATTACK",))
 
 
-def test_the_name_of_a_link_decides_its_kind(here):
+def test_the_name_of_a_link_decides_its_file_type(here):
     (here / "text").write_text('base = "basic"\n')
     (here / "mine.toml").symlink_to("text")
     assert catalog.find("mine.toml").game == catalog.find("basic").game
@@ -124,6 +124,6 @@ def test_the_name_of_a_link_decides_its_kind(here):
         ("crop = [true, 0, 0, 0]", "takes whole numbers"),
     ],
 )
-def test_a_bad_size_names_the_range(here, line, reason):
+def test_the_error_for_a_bad_size_says_what_is_allowed(here, line, reason):
     (here / "mine.toml").write_text(f'base = "basic"\n[observation]\n{line}\n')
     assert reason in complaint(catalog.find, "mine.toml")

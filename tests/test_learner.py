@@ -47,7 +47,7 @@ def gradients_of(learner, rollouts, frames=0):
 
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("core", list_cores())
-def test_gradients_equal_those_by_hand(make_network, core, normalize):
+def test_gradients_match_the_loss_by_hand(make_network, core, normalize):
     network = make_network(core=core)
     rollout = random_rollout(network)
     gradients, metrics, finite, *_ = learn(network, rollout, normalize_advantages=normalize)
@@ -62,7 +62,7 @@ def test_gradients_equal_those_by_hand(make_network, core, normalize):
 
 @pytest.mark.parametrize("tail", ["bootstrap", "zero"])
 @pytest.mark.parametrize("n", [2, 50])
-def test_gradients_of_n_step_returns_equal_those_by_hand(make_network, n, tail):
+def test_n_step_gradients_match_the_loss_by_hand(make_network, n, tail):
     network = make_network()
     rollout = random_rollout(network)
     played = (rollout.rewards, rollout.discounts, rollout.ends, rollout.values, rollout.next_values)
@@ -82,7 +82,7 @@ def test_gradients_of_n_step_returns_equal_those_by_hand(make_network, n, tail):
         ("lstm", {"engine": "queue", "rho_clip": 0.6, "normalize_advantages": True}),
     ],
 )
-def test_gradients_of_another_policys_rollout_equal_those_by_hand(make_network, core, changes):
+def test_off_policy_gradients_match_the_loss_by_hand(make_network, core, changes):
     network = decided(make_network(core=core))
     rollout = random_rollout(network)
     ratios = np.exp(played_by(network, rollout)[0] - rollout.log_probs)
@@ -93,7 +93,7 @@ def test_gradients_of_another_policys_rollout_equal_those_by_hand(make_network, 
     assert_close(gradients, expected)
     np.testing.assert_allclose(metrics[:3], terms, rtol=1e-4, atol=1e-6)
     assert finite
-    # The values of the network that played do not count, except behind an end.
+    # The values of the network that played do not count, except after an end.
     changed = rollout._replace(
         values=rollout.values + 1, next_values=np.where(rollout.ends, rollout.next_values, rollout.next_values + 1)
     )
@@ -101,9 +101,9 @@ def test_gradients_of_another_policys_rollout_equal_those_by_hand(make_network, 
 
 
 @pytest.mark.parametrize("changes", [{"epsilon": 0.4}, {"engine": "queue"}, {"engine": "queue", "epochs": 2}])
-def test_when_every_action_pays_the_same_normalized_advantages_teach_the_policy_nothing(make_network, changes):
+def test_equal_rewards_with_normalized_advantages_teach_nothing(make_network, changes):
     network = decided(make_network(core="none"))
-    rollout = random_rollout(network)  # its log-probabilities are those of another policy, so the ratios differ
+    rollout = random_rollout(network)  # its log-probabilities come from another policy, so the ratios differ
     one_state = np.broadcast_to(rollout.observations[:1, :1], rollout.observations.shape)
     bandit = rollout._replace(
         observations=one_state,
@@ -117,7 +117,7 @@ def test_when_every_action_pays_the_same_normalized_advantages_teach_the_policy_
     assert learn(network, bandit, **free, **changes).metrics.grad_norm > 0.01
 
 
-def test_without_vtrace_a_rollout_of_another_policy_is_taken_as_played(make_network):
+def test_without_vtrace_rollouts_are_treated_as_on_policy(make_network):
     network = decided(make_network())
     rollout = random_rollout(network)
     taken = learn(network, rollout, engine="queue", vtrace=False).gradients
@@ -127,7 +127,7 @@ def test_without_vtrace_a_rollout_of_another_policy_is_taken_as_played(make_netw
 
 
 @pytest.mark.parametrize("core", ["lstm", "none"])
-def test_vtrace_of_the_policys_own_rollout_changes_nothing(make_network, core):
+def test_vtrace_changes_nothing_on_policy(make_network, core):
     network = decided(make_network(core=core))
     rollout, own = random_rollout(network), own_rollout(network)
     expected = learn(network, own)
@@ -138,12 +138,12 @@ def test_vtrace_of_the_policys_own_rollout_changes_nothing(make_network, core):
     assert differ(learn(network, rollout, engine="queue").gradients, learn(network, rollout).gradients)
 
 
-# Several rollouts for one update
+# Several rollouts per update
 
 
 @pytest.mark.parametrize("max_grad_norm", [1e6, 0.05])
 @pytest.mark.parametrize("engine", ["threads", "queue"])
-def test_gradients_of_rollouts_in_turn_equal_those_of_all_at_once(make_network, engine, max_grad_norm):
+def test_gradients_of_rollouts_in_turn_equal_those_of_one_batch(make_network, engine, max_grad_norm):
     network = decided(make_network())
     learner = Learner(network, changed(SETTINGS, engine=engine, max_grad_norm=max_grad_norm), 0)
     rollouts = [random_rollout(network, seed) for seed in range(3)]
@@ -157,7 +157,7 @@ def test_gradients_of_rollouts_in_turn_equal_those_of_all_at_once(make_network, 
 
 
 @pytest.mark.parametrize("engine", ["threads", "queue"])
-def test_rollouts_of_more_games_weigh_more(make_network, engine):
+def test_rollouts_are_weighted_by_their_number_of_games(make_network, engine):
     network = decided(make_network())
     learner = Learner(network, changed(SETTINGS, engine=engine, max_grad_norm=0.05), 0)
     rollout = random_rollout(network)
@@ -169,7 +169,7 @@ def test_rollouts_of_more_games_weigh_more(make_network, engine):
 
 
 @pytest.mark.parametrize("engine", ["threads", "queue"])
-def test_one_rollout_that_is_not_finite_spoils_the_update(make_network, engine):
+def test_one_non_finite_rollout_makes_the_update_non_finite(make_network, engine):
     network = make_network()
     rollouts = [random_rollout(network, seed) for seed in range(3)]
     learner = Learner(network, changed(SETTINGS, engine=engine), 0)
@@ -178,11 +178,11 @@ def test_one_rollout_that_is_not_finite_spoils_the_update(make_network, engine):
     assert not gradients_of(learner, rollouts).finite
 
 
-# Several updates by the same rollouts
+# Several updates from the same rollouts
 
 
 @pytest.mark.parametrize(("engine", "by_hand"), [("threads", gae_by_hand), ("queue", vtrace_by_hand)])
-def test_each_of_several_steps_of_the_same_rollouts_is_taken_at_the_weights_of_the_time(make_network, engine, by_hand):
+def test_repeated_updates_use_the_current_weights(make_network, engine, by_hand):
     network, local = decided(make_network(name="global")), make_network(name="local")
     model, clips = GlobalModel(network, Adam(network.parameters)), (1.0, 1.0) if engine == "queue" else ()
     learner = Learner(local, changed(SETTINGS, engine=engine), 0)
@@ -217,13 +217,13 @@ def test_the_entropy_cost_follows_its_schedule(make_network, changes):
         assert differ(gradients, [a + (cost + 0.4) * b for a, b in zip(free, bonus, strict=True)])
 
 
-def test_every_parameter_learns(make_network):
+def test_every_parameter_gets_a_gradient(make_network):
     network = make_network()
     for parameter, gradient in zip(network.parameters, learn(network, random_rollout(network))[0], strict=True):
         assert np.abs(gradient).max() > 0, parameter.name
 
 
-def test_the_bootstrap_row_takes_no_part_in_the_loss(make_network):
+def test_the_bootstrap_row_does_not_affect_the_gradients(make_network):
     network = make_network()
     rollout = random_rollout(network)
     other = rollout.observations.copy()
@@ -258,7 +258,7 @@ def test_small_gradients_are_not_clipped(make_network):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("where", ["rewards", "next_values"])
-def test_targets_that_are_not_finite_are_reported(make_network, where, bad):
+def test_non_finite_targets_are_reported(make_network, where, bad):
     network = make_network()
     rollout = random_rollout(network)
     assert learn(network, rollout).finite
@@ -267,13 +267,13 @@ def test_targets_that_are_not_finite_are_reported(make_network, where, bad):
     assert not learn(network, rollout._replace(**{where: array})).finite
 
 
-def test_weights_that_are_not_finite_are_reported(make_network):
+def test_non_finite_weights_are_reported(make_network):
     network = make_network()
     network.parameters[0].assign(np.full(network.parameters[0].shape, np.nan))
     assert not learn(network, random_rollout(network)).finite
 
 
-def test_gradients_leave_the_weights_alone(make_network):
+def test_computing_gradients_leaves_the_weights_alone(make_network):
     network = make_network()
     before = [parameter.numpy() for parameter in network.parameters]
     learn(network, random_rollout(network))
@@ -282,7 +282,7 @@ def test_gradients_leave_the_weights_alone(make_network):
 
 
 @pytest.mark.parametrize("core", list_cores())
-def test_the_first_of_several_passes_is_a3cs_and_the_later_ones_are_ppos(make_network, core):
+def test_the_first_epoch_follows_a3c_and_later_ones_ppo(make_network, core):
     network, clip = decided(make_network(core=core)), 0.02
     rollout = random_rollout(network)
     own = rollout._replace(log_probs=played_by(network, rollout)[0].astype(np.float32))
@@ -301,13 +301,13 @@ def test_the_first_of_several_passes_is_a3cs_and_the_later_ones_are_ppos(make_ne
     assert differ(expected, gae_by_hand(network, own)[1])
 
 
-def test_each_pass_deals_all_games_of_every_batch_out_anew(make_network):
+def test_each_epoch_reshuffles_the_games_of_every_batch(make_network):
     network, epochs = make_network(), 2
     learner = Learner(network, changed(SETTINGS, epochs=epochs, minibatches=2), 0)
     batches = [
         learner.prepare(concatenate([random_rollout(network, seed=seed)] * times)) for seed, times in ((1, 1), (2, 2))
     ]
-    for place, batch in enumerate(batches):  # every array says which game it is of
+    for place, batch in enumerate(batches):  # every array holds the index of its game
         marks = np.arange(batch.sequences, dtype=np.float32)
         whole = tf.nest.map_structure(
             lambda array, marks=marks: np.broadcast_to(marks, array.shape[:2]), batch._replace(core_state=())
@@ -327,11 +327,11 @@ def test_each_pass_deals_all_games_of_every_batch_out_anew(make_network):
     assert orders[1] != orders[3]
 
 
-def test_without_a_memory_single_steps_of_all_games_are_dealt_out(make_network):
+def test_without_a_core_single_steps_are_shuffled(make_network):
     network = make_network(core="none")
     learner = Learner(network, changed(SETTINGS, epochs=2, minibatches=3), 0)
     rollout = random_rollout(network)
-    numbers = np.arange(T * B).reshape(T, B)  # every array says which step it is of
+    numbers = np.arange(T * B).reshape(T, B)  # every array holds the index of its step
     marked = rollout._replace(
         actions=numbers, log_probs=numbers.astype(np.float32), observations=np.arange((T + 1) * B).reshape(T + 1, B)
     )
@@ -352,12 +352,12 @@ def test_without_a_memory_single_steps_of_all_games_are_dealt_out(make_network):
 
 @pytest.mark.parametrize("core", [name for name in list_cores() if name != "none"])
 @pytest.mark.parametrize("changes", [{"engine": "threads"}, {"engine": "queue", "vtrace": False}])
-def test_with_a_memory_sequences_are_dealt_out_with_the_states_that_they_begin_with(make_network, core, changes):
+def test_with_a_core_sequences_keep_their_initial_state(make_network, core, changes):
     network, length = decided(make_network(core=core)), 2
     settings = changed(SETTINGS, epochs=2, minibatches=3, sequence_length=length)
     learner, plain = Learner(network, changed(settings, **changes), 0), Learner(network, settings, 0)
     rollout = own_rollout(network)
-    numbers = np.arange(T * B).reshape(T, B)  # of the steps
+    numbers = np.arange(T * B).reshape(T, B)  # of steps
     batch = learner.prepare(rollout)._replace(actions=plain.prepare(rollout._replace(actions=numbers)).actions)
     values = played_by(network, rollout)[1]
     orders, whole = [], Learner(network, changed(SETTINGS, **changes), 0).prepare(rollout)
@@ -372,19 +372,23 @@ def test_with_a_memory_sequences_are_dealt_out_with_the_states_that_they_begin_w
         for array, expected in zip((part.log_probs, *part.basis), (whole.log_probs, *whole.basis), strict=True):
             np.testing.assert_array_equal(array, np.reshape(expected, -1)[steps])
     first, second = orders[:3], orders[3:]
-    assert sorted(itertools.chain(*first)) == sorted(itertools.chain(*second))
+    assert sorted(itertools.chain(*first)) == sorted(itertools.chain(*second)) == numbers[::length].ravel().tolist()
     assert first != second
 
 
-def test_vtrace_is_dealt_whole_games_without_a_memory_too(make_network):
+def test_vtrace_keeps_games_whole_even_without_a_core(make_network):
     network = make_network(core="none")
     learner = Learner(network, changed(SETTINGS, engine="queue", epochs=1, minibatches=3), 0)
-    for (part,), _ in learner.deal_minibatches([learner.prepare(random_rollout(network))]):
-        assert part.actions.shape == (T, 1)
+    batch = learner.prepare(random_rollout(network))
+    games = np.tile(np.arange(B), (T, 1))
+    batch = batch._replace(actions=np.reshape(games, np.shape(batch.actions)).astype(batch.actions.dtype))
+    parts = [part.actions for (part,), _ in learner.deal_minibatches([batch])]
+    assert all(part.shape == (T, 1) and (part == part[0]).all() for part in parts)
+    assert sorted(int(part[0, 0]) for part in parts) == list(range(B))
 
 
 @pytest.mark.parametrize(("epochs", "ends"), [(1, False), (3, False), (3, True)])
-def test_all_updates_are_made_until_apply_ends_them(make_network, epochs, ends):
+def test_updates_continue_until_apply_returns_false(make_network, epochs, ends):
     network, steps = decided(make_network()), []
     learner = Learner(network, changed(SETTINGS, epochs=epochs), 0)
 
@@ -400,7 +404,7 @@ def test_all_updates_are_made_until_apply_ends_them(make_network, epochs, ends):
 
 
 @pytest.mark.parametrize("core", ["lstm", "none"])
-def test_the_measures_of_all_updates_are_those_of_stable_baselines3(make_network, core):
+def test_train_metrics_match_those_of_stable_baselines3(make_network, core):
     network, clip = decided(make_network(core=core)), 0.2
     rollout = random_rollout(network)
     learner = Learner(network, changed(SETTINGS, epochs=2, minibatches=3, clip_range=clip), 0)
@@ -424,7 +428,7 @@ def test_the_measures_of_all_updates_are_those_of_stable_baselines3(make_network
     )
 
 
-def test_the_kl_is_that_of_the_last_pass_and_the_other_measures_those_of_all(make_network):
+def test_the_kl_covers_the_last_epoch_and_other_metrics_all(make_network):
     network = decided(make_network())
     learner = Learner(network, changed(SETTINGS, epochs=2, minibatches=3), 0)
     batch, made = learner.prepare(random_rollout(network)), []
@@ -443,7 +447,7 @@ def test_the_kl_is_that_of_the_last_pass_and_the_other_measures_those_of_all(mak
 
 
 @pytest.mark.parametrize("changes", [{}, {"engine": "queue"}])
-def test_a_single_update_has_a2cs_measures(make_network, changes):
+def test_a_single_update_reports_a2cs_metrics(make_network, changes):
     network = decided(make_network())
     rollout = random_rollout(network)
     learner = Learner(network, changed(SETTINGS, **changes), 0)
@@ -457,7 +461,7 @@ def test_a_single_update_has_a2cs_measures(make_network, changes):
     assert summarize_updates(update).explained_variance == pytest.approx(explained, rel=1e-4)
 
 
-def test_equal_returns_have_no_variance_to_explain(make_network):
+def test_equal_returns_have_no_explained_variance(make_network):
     network = make_network()
     zeros = np.zeros((T, B), np.float32)
     rollout = random_rollout(network)._replace(rewards=zeros, values=zeros, next_values=zeros)
@@ -466,7 +470,7 @@ def test_equal_returns_have_no_variance_to_explain(make_network):
     assert summarize_updates(update).explained_variance is None
 
 
-def test_deals_are_the_seeds_and_the_learners_own(make_network):
+def test_minibatches_depend_on_the_seed_and_the_learner(make_network):
     network = make_network()
 
     def deals(seed, index):
@@ -481,7 +485,7 @@ def test_deals_are_the_seeds_and_the_learners_own(make_network):
 @pytest.mark.parametrize("changes", [{"epochs": 2}, {"engine": "queue"}])
 @pytest.mark.parametrize("core", ["lstm", "none"])
 @pytest.mark.parametrize("parts", [2, 3])  # of three games
-def test_gradients_of_minibatches_average_to_those_of_the_whole(make_network, core, changes, parts):
+def test_minibatch_gradients_average_to_the_full_batchs(make_network, core, changes, parts):
     network = decided(make_network(core=core))
     learner = Learner(network, changed(SETTINGS, minibatches=parts, max_grad_norm=1e9, **changes), 0)
     batch = learner.prepare(random_rollout(network))
@@ -498,11 +502,11 @@ def test_gradients_of_minibatches_average_to_those_of_the_whole(make_network, co
     assert differ(gradients[0], gradients[1])
 
 
-def test_vtrace_clips_what_has_moved_and_weighs_the_rest_once(make_network):
+def test_vtrace_clips_ratios_and_applies_them_once(make_network):
     network = decided(make_network())
     rollout = random_rollout(network)
     changes = {"engine": "queue", "epochs": 2}
     unclipped = learn(network, rollout, **changes, clip_range=1e9)
     assert differ(learn(network, rollout, **changes, clip_range=0.1).gradients, unclipped.gradients)
-    # A ratio falls to 0 at most: what should become less likely is free of a clip above 1.
+    # A ratio is never below 0, so a clip range above 1 does not bind actions that should become less likely.
     assert_close(unclipped.gradients, learn(network, rollout, engine="queue").gradients, rtol=1e-5)

@@ -17,8 +17,8 @@ def train(cwd, *arguments):
     return json.loads((cwd / "summary.json").read_text())
 
 
-def best_plays(cwd):
-    """Returns the mean score of 100 greedy episodes of the best checkpoint."""
+def play_best(cwd):
+    """Plays 100 greedy episodes with the best checkpoint; returns the mean score."""
     arguments = [
         "--model",
         "models/best.ckpt",
@@ -40,16 +40,16 @@ def best_plays(cwd):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_basic_is_learned_and_the_best_checkpoint_plays_it(tmp_path, seed):
     assert train(tmp_path, "--scenario", "basic.wad", "--frames", 1_500_000, "--seed", seed)["mean_100"] >= 75
-    assert best_plays(tmp_path) >= 75
+    assert play_best(tmp_path) >= 75
 
 
 @pytest.mark.learning
 @pytest.mark.parametrize("engine", ["threads", "queue"])
 @pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
-def test_cartpole_is_learned_and_stays_so(tmp_path, seed, engine):
+def test_cartpole_is_learned_and_stays_learned(tmp_path, seed, engine):
     arguments = ("--scenario", "CartPole-v1", "--engine", engine, "--frames", 1_500_000, "--evaluate-every", 0)
     assert train(tmp_path, *arguments, "--seed", seed)["mean_100"] >= 475
-    assert best_plays(tmp_path) >= 475
+    assert play_best(tmp_path) >= 475
 
 
 @pytest.mark.learning
@@ -61,6 +61,6 @@ def test_the_queue_engine_learns_basic(tmp_path, seed):
 
 @pytest.mark.learning
 @pytest.mark.parametrize("name", ["r2_n_step_bootstrap", "r2_n_step_zero", "r4_queue"])
-def test_the_published_settings_reach_200(tmp_path, name):
+def test_the_published_settings_learn_cartpole(tmp_path, name):
     summary = train(tmp_path, "--scenario", f"reference/{name}", "--seed", 1, "--evaluate-every", 0)
     assert summary["best_evaluation"] == 200 or summary["mean_100"] >= 150

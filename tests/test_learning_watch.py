@@ -1,4 +1,4 @@
-"""What a run says once it has learned what is expected, or no longer improves."""
+"""What a run prints once it has learned what is expected, or no longer improves."""
 
 import pytest
 
@@ -11,10 +11,10 @@ BUDGET = 100_000
 
 
 class Watched:
-    """A watch, and what it has said and ended."""
+    """A watch, with what it has printed and ended."""
 
     def __init__(self, expected=80.0, earlier=(), scores=(), **settings):
-        """`earlier` evaluations and `scores` are of sessions before this one."""
+        """`earlier` evaluations and `scores` come from sessions before this one."""
         self.progress, self.said, self.ended = Progress(), [], []
         self.progress.add_steps(len(scores), len(scores), scores, [])
         config = Config(frames=BUDGET, **settings)
@@ -32,7 +32,7 @@ class Watched:
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_evaluations_in_a_row_at_the_expected_score_are_said_once_and_end_a_run_that_asks_for_it(ends):
+def test_learned_is_reported_once_and_ends_until_learned_runs(ends):
     watched = Watched(until_learned=ends)
     watched.evaluate(90.0, 80.0, 79.9, 80.0, 81.0)
     assert (watched.said, watched.ended) == ([], [])
@@ -51,7 +51,7 @@ def test_evaluations_of_earlier_sessions_do_not_count():
     assert watched.ended
 
 
-def test_a_training_mean_that_stands_at_the_expected_score_is_said_and_ends_nothing():
+def test_a_training_mean_at_the_expected_score_ends_nothing():
     watched = Watched(until_learned=True)
     for score in (0.0, *[85.0] * HELD):
         watched.play(score)
@@ -64,7 +64,7 @@ def test_a_training_mean_that_stands_at_the_expected_score_is_said_and_ends_noth
 
 
 @pytest.mark.parametrize("expected", [80.0, None])
-def test_a_mean_that_has_not_risen_for_a_quarter_of_the_budget_is_said_once(expected):
+def test_a_mean_flat_for_a_quarter_of_the_budget_reports_once(expected):
     watched = Watched(expected)
     for score in (10.0, 20.0, *[15.0] * 24):
         watched.play(score)
@@ -78,7 +78,7 @@ def test_a_mean_that_has_not_risen_for_a_quarter_of_the_budget_is_said_once(expe
     assert len(watched.said) == (2 if expected else 1)
 
 
-def test_a_mean_without_newer_episodes_is_not_called_one_that_does_not_rise():
+def test_a_mean_without_new_episodes_is_not_called_stagnant():
     watched = Watched(scores=[20.0] * WINDOW)
     for _ in range(60):  # long episodes, or short ones that wait for them
         watched.progress.add_steps(1000, 1000, [15.0], [], counted=[])
@@ -100,14 +100,14 @@ def test_means_of_earlier_sessions_do_not_count_as_learned():
     assert "learned" in line
 
 
-def test_a_rising_mean_is_not_disturbed():
+def test_a_rising_mean_reports_nothing():
     watched = Watched()
     for score in range(70):
         watched.play(float(score))
     assert watched.said == []
 
 
-def test_few_episodes_say_nothing():
+def test_too_few_episodes_report_nothing():
     watched = Watched()
     watched.play(90.0, frames=BUDGET, episodes=WINDOW - 1)
     assert watched.said == []

@@ -1,4 +1,4 @@
-"""The kinds of --logger: their output, offline, and the message if a package is missing."""
+"""The kinds of --logger: their offline output, and the error if a package is missing."""
 
 import csv
 import json
@@ -33,7 +33,7 @@ GIF = imageio.imwrite("<bytes>", np.array([[[[0] * 3] * 8] * 8, [[[200] * 3] * 8
 
 
 def write(kind, folder, lines=None):
-    """Writes one of each kind of record; nothing may fail."""
+    """Writes one record of each kind; nothing may fail."""
     lines = [] if lines is None else lines
     loggers = Loggers(find_logger(kind), folder / "logs" / "basic-seed1", lines.append)
     loggers("global").settings({"seed": 1, "name": None, "tables": {"a": [1, 2]}})
@@ -47,7 +47,7 @@ def write(kind, folder, lines=None):
     return folder / "logs" / "basic-seed1"
 
 
-def test_tables_have_every_number_and_a_resumed_run_adds_to_them(tmp_path):
+def test_csv_tables_hold_every_number_and_grow_on_resuming(tmp_path):
     write("csv", tmp_path)
     folder = write("csv", tmp_path)
     with (folder / "global" / "metrics.csv").open(newline="") as file:
@@ -68,7 +68,7 @@ def test_a_partial_line_of_a_killed_run_is_dropped(tmp_path):
 
 
 @pytest.mark.filterwarnings("error:overflow")
-def test_tensorboard_shows_numbers_beyond_float32_as_infinite_without_a_warning(tmp_path):
+def test_tensorboard_shows_float32_overflow_as_infinity_silently(tmp_path):
     log = find_logger("tensorboard")(tmp_path)
     log.metrics({"reward": 1e300}, 1)
     log.histogram("actions", [1e300], 1)
@@ -77,7 +77,7 @@ def test_tensorboard_shows_numbers_beyond_float32_as_infinite_without_a_warning(
     assert make_ndarray(event.tensor_proto) == np.inf
 
 
-def test_tensorboard_has_hyper_parameters_with_the_evaluation_as_metric(tmp_path):
+def test_tensorboard_hyperparameters_use_the_evaluation_metric(tmp_path):
     folder = write("tensorboard", tmp_path)
     events = EventAccumulator(str(folder / "global")).Reload()
     assert events.PluginTagToContent("hparams").keys() == {"_hparams_/experiment", "_hparams_/session_start_info"}
@@ -90,7 +90,7 @@ def test_tensorboard_has_hyper_parameters_with_the_evaluation_as_metric(tmp_path
     assert "Actions/Taken" in EventAccumulator(str(folder / "train_0")).Reload().Tags()["tensors"]
 
 
-def test_tensorboard_shows_no_points_of_a_killed_session_beyond_its_checkpoint(tmp_path):
+def test_tensorboard_drops_points_beyond_the_resumed_checkpoint(tmp_path):
     make = {resumed_at: find_logger("tensorboard", frames=resumed_at) for resumed_at in (0, 300)}
     reopened = (300, (450, 550))  # after a failure, say
     for number, (resumed_at, frames) in enumerate([(0, (100, 200, 300, 400, 500)), (300, (350, 400)), reopened]):
@@ -100,14 +100,14 @@ def test_tensorboard_shows_no_points_of_a_killed_session_beyond_its_checkpoint(t
             log.metrics({"reward_by_episode": 0.0}, count // 50)
         log.close()
         (file,) = tmp_path.glob("*.v2")
-        file.rename(tmp_path / f"events.out.tfevents.{number}")  # in order, though they are of one second
-    events = PluginEventAccumulator(str(tmp_path)).Reload()  # of `tensorboard --load_fast=false`
+        file.rename(tmp_path / f"events.out.tfevents.{number}")  # in order, though all are from the same second
+    events = PluginEventAccumulator(str(tmp_path)).Reload()  # as with `tensorboard --load_fast=false`
     assert [event.step for event in events.Tensors("Perf/Reward")] == [100, 200, 300, 350, 400, 450, 550]
     assert {event.step for event in events.Tensors(make_tag("reward_by_episode"))} == {2, 4, 6, 7, 8, 9, 10, 11}
 
 
 @pytest.mark.tools
-def test_weights_and_biases_takes_everything_offline(tmp_path, monkeypatch):
+def test_wandb_logs_everything_offline(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.chdir(tmp_path)
     folder = write("wandb", tmp_path)
@@ -120,7 +120,7 @@ def test_weights_and_biases_takes_everything_offline(tmp_path, monkeypatch):
         b"basic-seed1",
         b"tables",
     )
-    until(lambda: all(name in log.read_bytes() for name in names))  # it is written by a process of the library's
+    until(lambda: all(name in log.read_bytes() for name in names))  # a process of the library writes it
     (gif,) = run.rglob("*.gif")
     assert gif.read_bytes() == GIF
     assert write("wandb", tmp_path) == folder  # a second run in the same process
@@ -131,28 +131,28 @@ def test_weights_and_biases_takes_everything_offline(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "expected"), [((None, None), ("theirs", None)), (("doom", "team"), ("doom", "team"))], ids=["unset", "set"]
 )
-def test_the_flags_of_weights_and_biases_go_before_its_environment(flags, expected, tmp_path, monkeypatch):
+def test_wandb_flags_override_its_environment_variables(flags, expected, tmp_path, monkeypatch):
     from wandb.integration.tensorboard import unpatch
 
     monkeypatch.setenv("WANDB_PROJECT", "theirs")
-    monkeypatch.setattr("wandb.init", lambda project, entity, **others: begun.append((project, entity)))
-    begun = []
+    monkeypatch.setattr("wandb.init", lambda project, entity, **others: inits.append((project, entity)))
+    inits = []
     log = find_logger("wandb", *flags)(tmp_path / "logs" / "run" / "global")
     monkeypatch.setattr(log, "_owner", SimpleNamespace(release=unpatch))
     log.close()
-    assert begun == [expected]  # without an entity, the library reads its own variable
+    assert inits == [expected]  # without an entity, the library reads its own variable
 
 
 @pytest.mark.tools
 @pytest.mark.parametrize(("flag", "words"), [("a/b", "--wandb-project: .*a/b"), (None, "WANDB_PROJECT: .*c:d")])
-def test_a_name_that_no_project_of_weights_and_biases_can_have_is_refused(flag, words, monkeypatch):
+def test_an_invalid_wandb_project_name_is_refused(flag, words, monkeypatch):
     monkeypatch.setenv("WANDB_PROJECT", "c:d")
     with pytest.raises(UserError, match=words):
         find_logger("wandb", flag)
 
 
 @pytest.mark.tools
-def test_a_missing_key_of_weights_and_biases_ends_the_start(tmp_path, monkeypatch):
+def test_a_missing_wandb_key_prevents_the_start(tmp_path, monkeypatch):
     import wandb
 
     wandb.teardown()  # it keeps the environment's settings of an earlier test
@@ -168,7 +168,7 @@ def test_a_missing_key_of_weights_and_biases_ends_the_start(tmp_path, monkeypatc
 
 
 @pytest.mark.tools
-def test_a_start_of_weights_and_biases_that_failed_is_tried_again(tmp_path, monkeypatch):
+def test_wandb_can_start_after_a_failed_attempt(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     make, folder = find_logger("wandb"), tmp_path / "logs" / "run" / "global"
 
@@ -184,7 +184,7 @@ def test_a_start_of_weights_and_biases_that_failed_is_tried_again(tmp_path, monk
 
 
 @pytest.mark.tools
-def test_mlflow_takes_metrics_and_settings(tmp_path, monkeypatch, capfd):
+def test_mlflow_stores_metrics_and_settings(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     write("mlflow", tmp_path)
     assert "INFO" not in "".join(capfd.readouterr())
@@ -205,7 +205,7 @@ def test_mlflow_takes_metrics_and_settings(tmp_path, monkeypatch, capfd):
 
 
 @pytest.mark.parametrize("kind", ["wandb", "mlflow"])
-def test_a_missing_package_is_one_line(kind, monkeypatch):
+def test_a_missing_package_gives_a_one_line_error(kind, monkeypatch):
     for name in [name for name in sys.modules if kind in name]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, kind, None)
@@ -218,7 +218,7 @@ RUNS = ("basic-seed1-20261122-120000", "basic-seed2-20261122-120000", "cartpole-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Three runs of two games with all their folders; the table beside the gifs of the first has more than its log."""
+    """Three runs of two games with all their folders; the first has more in the table beside its gifs than in its log."""
     folder = tmp_path_factory.mktemp("runs")
     for index, name in enumerate(RUNS):
         log = find_logger(("csv", "tensorboard")[index % 2])(folder / "logs" / name / "global")
@@ -241,7 +241,7 @@ def compare(runs, out, *words):
 
 
 @pytest.mark.parametrize("place", ["logs", "frames", "models"])
-def test_runs_have_the_same_figures_whichever_of_their_folders_are_named(runs, place, monkeypatch):
+def test_runs_have_the_same_figures_from_any_of_their_folders(runs, place, monkeypatch):
     drawn = []
     monkeypatch.setattr(figures, "draw_runs", lambda games: drawn.append(games) or draw_runs(games))
     text, rows = compare(runs, runs / "frames", str(runs / place))
@@ -259,7 +259,7 @@ def test_runs_have_the_same_figures_whichever_of_their_folders_are_named(runs, p
     assert games["basic.wad"]["basic"][0].frames == [1000 + 10 * n for n in range(12)]  # from 100 episodes on
 
 
-def test_each_game_has_a_pane_with_an_axis_of_its_own(runs):
+def test_each_game_has_a_pane_with_its_own_axis(runs):
     curve, other = ([0.0, 1.0], [1.0, 2.0]), ([0.0, 1.0], [-300.0, 80.0])
     panes = draw_runs({"a": {"one": [curve]}, "b": {"two": [other]}, "c": {"three": [curve]}}).axes
     assert [axes.get_title() for axes in panes] == ["a", "b", "c"]
@@ -267,35 +267,35 @@ def test_each_game_has_a_pane_with_an_axis_of_its_own(runs):
 
 
 @pytest.mark.parametrize("word", [RUNS[2], "CartPole", f"logs/{RUNS[2]}", f"models/{RUNS[2]}", f"frames/{RUNS[2]}"])
-def test_a_run_is_named_by_its_name_the_beginning_of_it_or_a_folder(runs, word, monkeypatch):
+def test_a_run_can_be_given_by_name_prefix_or_folder(runs, word, monkeypatch):
     monkeypatch.chdir(runs)
     assert [row[0] for row in compare(runs, runs / "frames", word)[1]] == [RUNS[2]]
 
 
-def test_a_beginning_of_several_names_means_all_of_them(runs):
+def test_a_prefix_of_several_names_selects_all_of_them(runs):
     assert {row[0] for row in compare(runs, runs / "frames", "basic")[1]} == {RUNS[0], RUNS[1]}
 
 
-def test_points_of_a_killed_session_that_were_played_again_are_dropped():
+def test_points_of_a_killed_session_give_way_to_replayed_ones():
     points = [(100, 1.0), (200, 2.0), (300, 9.0), (400, 9.0), (250, 3.0), (350, 4.0)]
     assert _make_curve(points) == Curve([100, 200, 250, 350], [1.0, 2.0, 3.0, 4.0])
 
 
-def test_an_unknown_name_is_refused(runs, tmp_path):
+def test_an_unknown_run_name_is_refused(runs, tmp_path):
     with pytest.raises(UserError, match=rf"--compare-runs pong: .*the runs are {RUNS[0]}"):
         compare(runs, runs / "frames", "pong")
     with pytest.raises(UserError, match=r"--compare-runs pong: there is no such run"):
         compare_runs(["pong"], str(tmp_path), str(tmp_path / "logs"), str(tmp_path / "models"))
 
 
-def test_without_a_log_the_scenario_of_the_name_has_the_game(runs, tmp_path):
+def test_without_a_log_the_run_name_gives_the_game(runs, tmp_path):
     shutil.copytree(runs / "frames", tmp_path / "frames")
     _, rows = compare(tmp_path, tmp_path / "out", str(tmp_path / "frames"))
     assert {row[1]: row[2] for row in rows} == {"basic": "basic.wad", "cartpole": "CartPole-v1"}
 
 
 @pytest.mark.process
-def test_a_run_uses_the_logger_of_its_flag(tmp_path):
+def test_a_run_uses_the_logger_given_by_its_flag(tmp_path):
     result = call("train", "--scenario", "CartPole-v1", *SMALL, "--episodes", "150", "--logger", "csv", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     (table,) = tmp_path.glob("logs/*/global/metrics.csv")
@@ -307,7 +307,7 @@ def test_a_run_uses_the_logger_of_its_flag(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["csv", "tensorboard"])
-def test_runs_are_compared_by_their_logs_grouped_by_name(kind, tmp_path):
+def test_runs_are_compared_by_logs_and_grouped_by_name(kind, tmp_path):
     for name, means in (("a-seed1", [1.0, 3.0]), ("a-seed2", [2.0, 5.0]), ("b-seed1", [0.0, -1.5])):
         loggers = Loggers(find_logger(kind), tmp_path / "logs" / f"{name}-20261122-120000", print)
         loggers("global").settings({"tables": {"game": {"wad": "./orchard.wad"}}})
@@ -327,8 +327,8 @@ def test_runs_are_compared_by_their_logs_grouped_by_name(kind, tmp_path):
     )
     assert twice.splitlines()[2].split() == ["b", "1", "-1.50"]
     (tmp_path / "logs" / "c-seed1-20261122-120000").mkdir()
-    told = compare_runs([str(tmp_path / "logs")], str(tmp_path / "out"))
-    assert "left out, with no curve yet: c-seed1-20261122-120000" in told
+    report = compare_runs([str(tmp_path / "logs")], str(tmp_path / "out"))
+    assert "left out, with no curve yet: c-seed1-20261122-120000" in report
     with pytest.raises(UserError, match=r"nothing: .*no such folder"):
         compare_runs(["nothing"], str(tmp_path / "out"))
     with pytest.raises(UserError, match="no run has a curve"):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from told import CONFIRMED, LOGS, PASSES, SHAPING, assert_told_every_metric
+from logged_metrics import CONFIRMED, LOGS, PASSES, SHAPING, assert_every_metric_is_logged
 
 from doom_a3c.record.metrics import loggers as loggers_module
 from doom_a3c.record.metrics import rate_limiter
@@ -15,8 +15,8 @@ from doom_a3c.record.metrics.tags import TAGS, make_tag
 
 
 @pytest.mark.parametrize("engine", ["threads", "queue"])
-def test_another_kind_of_log_is_told_every_metric_of_a_session(engine, tmp_path, monkeypatch):
-    assert_told_every_metric(engine, tmp_path, monkeypatch)
+def test_a_custom_logger_receives_every_metric_of_a_session(engine, tmp_path, monkeypatch):
+    assert_every_metric_is_logged(engine, tmp_path, monkeypatch)
 
 
 def test_every_metric_has_a_tag_and_every_tag_a_metric():
@@ -131,7 +131,7 @@ def clock(monkeypatch):
     return clock
 
 
-def test_points_come_once_a_second_and_more_rarely_in_a_long_run(clock):
+def test_points_are_logged_every_second_then_more_rarely(clock):
     clock[0] = 0.0
     limiter = log_limiter()
     first_minute = sum(limiter.allow() for clock[0] in np.arange(0, 60, 0.25))
@@ -140,19 +140,19 @@ def test_points_come_once_a_second_and_more_rarely_in_a_long_run(clock):
     assert 5_000 < day < 15_000
 
 
-def test_gifs_of_a_log_come_once_a_minute_and_ever_more_rarely(clock):
+def test_gifs_are_logged_every_minute_then_more_rarely(clock):
     clock[0] = 0.0
     limiter = log_gif_limiter()
     assert sum(limiter.allow() for clock[0] in range(0, 1200, 10)) == 20
     assert 100 < sum(limiter.allow() for clock[0] in range(1200, 7 * 86_400, 10)) < 200
 
 
-def test_a_limiter_allows_once_a_minute_from_the_start(clock):
+def test_a_limiter_allows_one_call_a_minute_from_the_start(clock):
     limiter = RateLimiter(60)
     allowed = [limiter.allow() for clock[0] in range(100, 281, 20)]
     assert allowed == [True, False, False, True, False, False, True, False, False, True]
 
 
-def test_without_seconds_nothing_is_limited(clock):
+def test_a_limiter_of_zero_seconds_allows_everything(clock):
     limiter = RateLimiter(0)
     assert all(limiter.allow() for _ in range(3))

@@ -44,7 +44,7 @@ def loss_and_gradients(batch, **costs):
     return loss, tape.gradient(loss.total, sources)
 
 
-def test_terms_of_two_decisions_by_hand():
+def test_loss_terms_match_a_hand_computation():
     loss = loss_of(
         logits=tf.math.log([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]),
         values=tf.constant([1.0, 2.0]),
@@ -72,11 +72,11 @@ def test_log_prob_and_entropy_of_random_logits(batch):
     )
 
 
-def test_entropy_of_a_uniform_policy_is_log_of_the_actions():
+def test_uniform_entropy_is_the_log_of_the_action_count():
     np.testing.assert_allclose(POLICY.entropy(tf.fill((2, A), 3.7)), np.log(A), rtol=1e-6)
 
 
-def test_policy_gradient_is_advantage_times_probability_minus_choice(batch):
+def test_policy_gradient_is_advantage_times_p_minus_one_hot(batch):
     _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.0, uniform_cost=0.0)
     choice = np.eye(A)[batch["actions"]]
     expected = batch["weights"][:, None] * (softmax(batch["logits"]) - choice) / N
@@ -93,7 +93,7 @@ def test_entropy_gradient_has_its_closed_form(batch):
     np.testing.assert_allclose(logits, 0.7 * probabilities * (log_probabilities + nats) / N, rtol=1e-4, atol=1e-6)
 
 
-def test_an_action_that_has_been_driven_out_is_called_back_by_the_uniform_policy_and_not_by_entropy(batch):
+def test_uniform_kl_but_not_entropy_revives_a_vanished_action(batch):
     batch["weights"][:] = 0
     batch["logits"][:, 0] = -200.0  # a probability of 0 in float32
     for costs, expected in (({"uniform_cost": 0.0}, 0.0), ({"entropy_cost": 0.0}, -0.07 / A / N)):
@@ -113,7 +113,7 @@ def test_no_gradient_flows_into_targets(batch):
     assert returns is None
 
 
-def test_targets_made_of_values_stay_constants(batch):
+def test_targets_derived_from_values_are_constants(batch):
     values = tf.convert_to_tensor(batch["values"])
     with tf.GradientTape() as tape:
         tape.watch(values)
@@ -143,7 +143,7 @@ def test_extreme_logits_stay_finite(batch, size):
 
 
 @pytest.mark.parametrize("copies", [2, 7])
-def test_the_loss_of_a_batch_repeated_is_the_same(batch, copies):
+def test_repeating_a_batch_leaves_the_loss_unchanged(batch, copies):
     repeated = {name: np.concatenate([array] * copies) for name, array in batch.items()}
     np.testing.assert_allclose(loss_and_gradients(batch)[0], loss_and_gradients(repeated)[0], rtol=1e-5)
 
@@ -165,7 +165,7 @@ def test_actions_of_a_wrong_rank_raise(batch):
         POLICY.log_prob(batch["logits"][:, None], batch["actions"])
 
 
-def test_normalized_has_zero_mean_and_unit_deviation():
+def test_normalize_gives_zero_mean_and_unit_deviation():
     advantages = np.random.default_rng(0).normal(7, 30, (20, 8)).astype(np.float32)
     result = normalize(tf.constant(advantages)).numpy()
     assert result.dtype == np.float32
@@ -174,14 +174,14 @@ def test_normalized_has_zero_mean_and_unit_deviation():
     np.testing.assert_allclose(result, (advantages - advantages.mean()) / advantages.std(), rtol=1e-4, atol=1e-5)
 
 
-def test_normalized_does_not_blow_up_noise():
+def test_normalize_does_not_blow_up_noise():
     advantages = np.float32([[3.001, 2.999], [3.001, 2.999]])
     np.testing.assert_allclose(normalize(tf.constant(advantages)), (advantages - 3) / 0.1, atol=1e-5)
     np.testing.assert_allclose(normalize(tf.constant(advantages), floor=0.5), (advantages - 3) / 0.5, atol=1e-5)
     np.testing.assert_array_equal(normalize(tf.fill((4, 2), 5.0)), 0)
 
 
-def test_proximal_weights_give_the_gradient_of_the_clipped_objective():
+def test_clip_weights_give_the_clipped_objectives_gradient():
     random = np.random.default_rng(0)
     played, advantages = tf.constant(random.normal(size=100)), tf.constant(random.normal(size=100))
     log_probs = tf.Variable(played + 0.3 * random.normal(size=100))

@@ -1,4 +1,4 @@
-"""Action masks of Gymnasium environments, as the agent gets them with the observations."""
+"""Action masks of Gymnasium environments, which reach the agent with the observations."""
 
 from dataclasses import replace
 from functools import partial
@@ -32,7 +32,7 @@ FIRST, LATER = [1, 0, 1], [0, 1, 1]
 
 
 class Masked(gymnasium.Env):
-    """Has a mask in every info: the first, and a later one from frame 2 on. Its episodes have 6 frames."""
+    """Has a mask in every info: FIRST, and LATER from frame 2 on. Episodes have 6 frames."""
 
     observation_space, action_space = Box(-9, 9, (2,)), Discrete(3)
     masks = staticmethod(lambda time: FIRST if time < 2 else LATER)
@@ -57,7 +57,7 @@ class Masked(gymnasium.Env):
 
 
 class Method(Masked):
-    """Has a method for its mask, as sb3-contrib wants it; it must not be called after an episode's end."""
+    """Has a mask method, as sb3-contrib expects; it must not be called after the end of an episode."""
 
     def info(self):
         return {}
@@ -94,12 +94,12 @@ def test_a_mask_is_part_of_every_observation(closing, kind, make):
         seen, _, terminated, _, infos = env.step(np.array([2, 2]))
         masks.append(seen["mask"][1].tolist())
     assert (seen["mask"].dtype, seen["variables"].shape) == (np.uint8, (2, 2))
-    assert masks == [FIRST, FIRST, LATER, LATER, LATER, LATER, FIRST]  # the last one is of the next episode
+    assert masks == [FIRST, FIRST, LATER, LATER, LATER, LATER, FIRST]  # the last one belongs to the next episode
     assert terminated.all()
     assert infos["final_obs"][1]["mask"].tolist() == [1, 1, 1]
 
 
-def test_the_outermost_wrapper_with_a_method_decides():
+def test_the_outermost_wrapper_with_a_mask_method_wins():
     assert play(wrap).reset(seed=1)[0]["mask"].tolist() == FIRST
 
 
@@ -171,14 +171,14 @@ def test_a_mask_that_does_not_fit_is_refused(make, source, actions, mask, words)
     assert all(word in said for word in words), said
 
 
-def test_a_wrong_mask_for_many_choices_is_a_short_line():
+def test_a_wrong_mask_of_many_choices_gives_a_short_error():
     env = play(partial(Method, actions=MultiDiscrete([2, 3] * 500), masks=lambda time: [1, *[[0]] * 999]), masked=False)
     said = complaint(env.reset)
     assert len(said) < 500, said
     assert all(word in said for word in ("Method: action_masks()", "2500 numbers"))
 
 
-def test_infos_have_a_mask_always_or_never():
+def test_masks_in_only_some_infos_are_refused():
     some = play(lambda: Masked(masks=lambda time: FIRST))
     some.reset(seed=1)
     some.unwrapped.info = dict
@@ -188,7 +188,7 @@ def test_infos_have_a_mask_always_or_never():
     assert all(word in complaint(late.reset) for word in ("Masked: ", "action_mask", "reset() and step()"))
 
 
-def test_a_mask_that_is_no_method_is_refused():
+def test_an_action_masks_attribute_must_be_a_method():
     said = complaint(play, type("Game", (Method,), {"action_masks": np.ones(3)}))
     assert all(word in said for word in ("action_masks", "ndarray", "method"))
 
@@ -203,18 +203,18 @@ def test_frame_skip_stops_before_an_illegal_action(action, frames, final):
 
 @pytest.mark.parametrize("actions", [Box(-1, 1, (2,)), Tuple((Discrete(3), Discrete(2))), Dict(look=Box(-1, 1, (2,)))])
 @pytest.mark.parametrize(("make", "source"), [(Method, "action_masks()"), (Masked, "info['action_mask']")])
-def test_masks_of_actions_that_they_cannot_forbid_are_left_out_and_that_is_said(closing, make, source, actions):
+def test_masks_of_unmaskable_actions_are_left_out_and_reported(closing, make, source, actions):
     make_env = partial(make, actions=actions)
     games = make_game_factory(GymnasiumSpec(id="Game"), GREY, make_env=make_env)
     assert isinstance(games.describe().observations, Box)
     assert games.describe().left_out == [f"{source} ({type(actions).__name__} actions)"]
     vector = closing(games.make_vector(2, limited=True))
     vector.reset(seed=1)
-    vector.step(vector.action_space.sample())  # later masks are no fault
+    vector.step(vector.action_space.sample())  # later masks raise no error
     assert play(partial(make, actions=actions), masked=False).unwrapped.resets == 0
 
 
-def test_only_the_first_game_of_a_factory_is_reset_to_find_masks_in_infos():
+def test_only_a_factorys_first_game_is_reset_to_look_for_masks():
     games = make_game_factory(GymnasiumSpec(id="Game"), GREY, make_env=Masked)
     assert "mask" in games.describe().observations.spaces
     assert games.make_single(None).unwrapped.resets == 0
@@ -222,7 +222,7 @@ def test_only_the_first_game_of_a_factory_is_reset_to_find_masks_in_infos():
     assert play(Method).unwrapped.resets == 0
 
 
-def test_the_look_at_the_first_info_changes_no_seeded_game():
+def test_looking_for_masks_changes_no_seeded_game():
     class Random(Masked):
         def reset(self, *, seed=None, options=None):
             super().reset(seed=seed)
@@ -232,7 +232,7 @@ def test_the_look_at_the_first_info_changes_no_seeded_game():
     assert seen[0] == seen[1]
 
 
-def test_a_taxi_has_masks():
+def test_taxi_has_masks():
     env = registered.make(GymnasiumSpec(id="Taxi-v4"), GREY)
     seen, _ = env.reset(seed=1)
     assert seen["variables"].sum() == 1
@@ -241,7 +241,7 @@ def test_a_taxi_has_masks():
 
 
 class Strict(Masked):
-    """Ends the test if somebody takes a forbidden action; its mask changes with every frame."""
+    """Fails the test if a forbidden action is taken; its mask changes with every frame."""
 
     def __init__(self, actions):
         choices = [3] if isinstance(actions, Discrete) else [3, 2]

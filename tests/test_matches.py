@@ -65,7 +65,7 @@ def count_players(env):
 
 
 def play(env, seed):
-    """Returns rewards, bonuses, deaths after each step and healths seen of a match, and its last info."""
+    """Plays a match; returns rewards, bonuses, deaths and health after each step, and the last info."""
     _, info = env.reset(seed=seed)
     rewards, bonuses, deaths, healths, ended = [], [], [], [], False
     while not ended:
@@ -78,7 +78,7 @@ def play(env, seed):
     return rewards, bonuses, deaths, healths, info
 
 
-def test_a_match_is_scored_by_frags_and_ends_by_its_length(make):
+def test_a_match_is_scored_by_frags_and_ends_on_time(make):
     env = make()
     rewards, _, deaths, healths, info = play(env, 3)
     assert len(rewards) == -(-round(0.3 * 60 * 35) // 4)
@@ -90,7 +90,7 @@ def test_a_match_is_scored_by_frags_and_ends_by_its_length(make):
     assert info[RIVALS] == frags[1:]
 
 
-def test_an_evaluated_match_is_as_long_as_any(closing, monkeypatch):
+def test_evaluation_plays_a_match_to_its_full_length(closing, monkeypatch):
     monkeypatch.setattr(make_env, "MAX_EPISODE_STEPS", 5)
     scenario = make_scenario(minutes=0.01)
     env = closing(make_env.make_doom(scenario.game, scenario.observation, limited=True))
@@ -108,7 +108,7 @@ def test_seed_and_actions_determine_a_match_and_its_film(make, closing):
     assert play(env, 9)[0] != rewards
     recorder = closing(DoomVideoRecorder(scenario.game, scenario.observation, "160x120"))
     _, started = env.reset(seed=8)
-    for _ in range(2):  # a second film on the same recorder, too
+    for _ in range(2):  # also a second film with the same recorder
         recorder.reset(started["seed"])
         pictures = [len(recorder.step(action, False)) for action in ACTIONS[: len(rewards)]]
         assert recorder.get_score() == sum(rewards)
@@ -149,7 +149,7 @@ def test_bots_that_leave_are_noticed_and_come_back(make):
     assert (count_players(env), faults) == (4, [BOT_LOST] * 3)
 
 
-@pytest.mark.parametrize("frames_left", [100, 4])  # these bots come back, or not
+@pytest.mark.parametrize("frames_left", [100, 4])  # the bots have time to come back, or not
 def test_a_match_that_lost_a_bot_has_no_standing(make, frames_left):
     env = make(minutes=0.1)
     env.reset(seed=1)
@@ -161,15 +161,15 @@ def test_a_match_that_lost_a_bot_has_no_standing(make, frames_left):
         *_, ended, info = env.step(FORWARD)
     assert info[RIVALS] == []
     assert find_standing([0.0], [info[RIVALS]]) is None
-    assert len(play(env, 1)[-1][RIVALS]) == 3, "the next match is a whole one"
+    assert len(play(env, 1)[-1][RIVALS]) == 3, "the next match is complete again"
 
 
-def test_bots_of_one_skill_are_from_a_file_of_this_program(make):
+def test_bots_with_bot_skill_come_from_our_own_file(make):
     env = make(bot_skill=100)
     env.reset(seed=1)
     for _ in range(5):
         env.step(FORWARD)
-        get_game(env).send_game_command("addbot")  # there are no more bots in that file
+        get_game(env).send_game_command("addbot")  # that file has no more bots
     assert count_players(env) == 4
 
 
@@ -178,11 +178,11 @@ def test_named_bots_play(make):
     env.reset(seed=1)
     for _ in range(5):
         env.step(FORWARD)
-        get_game(env).send_game_command("addbot Conan")  # who plays already
+        get_game(env).send_game_command("addbot Conan")  # who is already playing
     assert count_players(env) == 4
 
 
-def test_a_death_and_a_return_pay_no_health(make):
+def test_dying_and_respawning_give_no_health_bonus(make):
     env = make(shaping={"HEALTH": {"gain": 1.0, "loss": 1.0}}, respawn_protection=False)
     _, bonuses, deaths, healths, _ = play(env, 3)
     died = np.diff([0.0, *deaths]) > 0
@@ -191,12 +191,12 @@ def test_a_death_and_a_return_pay_no_health(make):
     changes = zip(np.diff(healths), died[1:], died, strict=False)
     within_a_life = [change for change, ends, starts in changes if not (ends or starts)]
     assert any(change < 0 for change in within_a_life)
-    assert max(bonuses) <= 100 - min(healths), "a return is worth no health"
+    assert max(bonuses) <= 100 - min(healths), "respawning gives no health bonus"
     assert sum(bonus > 0 for bonus in bonuses) <= sum(change > 0 for change in within_a_life)
 
 
 @pytest.mark.parametrize("variable", ["PLACES", "POSITION_X", "CAMERA_POSITION_Y", "VELOCITY_Z"])
-def test_a_death_and_a_return_pay_no_places(make, variable):
+def test_dying_and_respawning_give_no_position_bonus(make, variable):
     env = make(shaping={variable: 1.0}, respawn_protection=False)
     _, bonuses, deaths, healths, _ = play(env, 3)
     lifeless = (np.diff([0.0, *deaths]) > 0) | (np.array([100.0, *healths[:-1]]) == 0)
@@ -229,7 +229,7 @@ def test_a_player_receives_the_frags_of_its_rivals(closing):
     assert [len(episode.rivals) for episode in episodes] == [3, 3]
 
 
-def test_the_table_of_scores_has_a_column_for_each_bot():
+def test_the_score_table_has_a_column_per_bot():
     episodes = [Episode(2.0, 5, 0.0, 0, 2.0, rivals) for rivals in ((1.0, 3.0), ())]  # the second match lost a bot
     played = [PlayedEpisode(7, episode, (), (), (), (), False) for episode in episodes]
     results = Results("", "", "", "", 0.0, (), (), played, (), 2, None)
@@ -253,11 +253,11 @@ def test_the_table_of_scores_has_a_column_for_each_bot():
         ({"bots": "7 -file x"}, "bots"),
     ],
 )
-def test_mistakes_in_the_table_are_one_line(table, words):
+def test_mistakes_in_the_match_table_give_one_line(table, words):
     plain = to_plain(make_scenario())
-    said = complaint(lambda: from_plain({**plain, "game": {**plain["game"], "match": table}}, "a file"))
-    assert "[game.match]" in said
-    assert words in said
+    message = complaint(lambda: from_plain({**plain, "game": {**plain["game"], "match": table}}, "a file"))
+    assert "[game.match]" in message
+    assert words in message
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_mistakes_in_the_table_are_one_line(table, words):
         ("[game.match]\nbots = 1\nforce_respawn = false", "USE"),
     ],
 )
-def test_a_file_says_nothing_that_its_match_ignores(tmp_path, table, words):
+def test_settings_that_a_match_ignores_are_refused(tmp_path, table, words):
     (tmp_path / "base.cfg").write_text(
         "doom_scenario_path = cig.wad\nepisode_timeout = 9\nkill_reward = 5\navailable_buttons = { ATTACK }\n"
     )
@@ -282,13 +282,13 @@ def test_a_file_says_nothing_that_its_match_ignores(tmp_path, table, words):
     assert catalog.find(str(file)).game.match == {"bots": 2}
 
 
-def test_the_bots_are_those_that_vizdoom_ships():
+def test_the_bot_names_match_vizdooms_file():
     folder = vizdoom.__file__.rpartition("/")[0]
     with open(f"{folder}/bots.cfg") as file:
         assert tuple(line.split()[1] for line in file if line.split()[:1] == ["name"]) == BOTS
 
 
-def test_no_table_is_no_match():
+def test_without_a_match_table_there_is_no_match():
     assert parse_match({}) is None
     scenario = catalog.find("deathmatch")
     assert not scenario.game.match

@@ -1,4 +1,4 @@
-"""A game that only memory wins: the cue is shown once, and asked for after it is gone."""
+"""Games that need memory: a cue is shown once and asked for after it is gone."""
 
 from functools import partial
 
@@ -48,9 +48,9 @@ class Recall(gymnasium.Env):
 
 
 class Answer(gymnasium.Env):
-    """Shows nothing, and pays +1 or -1 in 8 of 9 steps: +1 for another action than the last, or for the last coin.
+    """Shows nothing, and pays +1 or -1 in 8 of 9 steps: +1 for not repeating the last action, or for naming the last coin.
 
-    A coin decides the sign of each reward in the second kind, so that a network that sees the last reward sees the coin.
+    In the second kind a coin decides the sign of each reward, so a network that sees the last reward sees the coin.
     """
 
     observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
@@ -104,6 +104,6 @@ def test_only_a_network_with_memory_recalls_the_cue(core):
 
 @pytest.mark.parametrize("seen", ["action", "reward"])
 @pytest.mark.parametrize(("sees", "low", "high"), [(True, 5.0, 8.2), (False, -2.0, 2.0)])
-def test_without_memory_only_a_network_that_sees_the_last_step_answers_it(seen, sees, low, high):
+def test_a_memoryless_network_must_see_the_last_step_to_answer(seen, sees, low, high):
     kind = {f"previous_{seen}": True} if sees else {}
     assert low <= last_scores("none", 200, partial(Answer, seen), **kind) <= high

@@ -1,4 +1,4 @@
-"""A user's mistake is one line that says what would be right; help and lists say it beforehand."""
+"""A user's mistake gives one line that says what would be right; help and lists say it beforehand."""
 
 import os
 import re
@@ -47,7 +47,7 @@ from doom_a3c.settings.catalog import list_scenario_files
         (("--seed", "1", "100000"), "100000 needs a flag: --frames 100000"),
     ],
 )
-def test_mistakes_are_one_line_and_exit_2_and_write_nothing(tmp_path, arguments, message):
+def test_mistakes_give_one_line_exit_2_and_write_nothing(tmp_path, arguments, message):
     (tmp_path / "file").touch()
     (tmp_path / "broken.toml").write_text("[game\n")
     (tmp_path / "key.toml").write_text('[game]\nconfig = "basic.cfg"\n[training]\nlearning_rte = 1e-3\n')
@@ -81,7 +81,7 @@ def test_mistakes_are_one_line_and_exit_2_and_write_nothing(tmp_path, arguments,
         (("--scenario", "pong", "--sequence-length", "8"), "--sequence-length has no effect here: pong has no"),
     ],
 )
-def test_mistakes_about_games_and_modes_are_one_line(tmp_path, arguments, remedy):
+def test_mistakes_about_games_and_modes_give_one_line(tmp_path, arguments, remedy):
     result = call("train", *arguments, cwd=tmp_path)
     assert result.returncode == 2
     assert len(result.stderr.splitlines()) == 1
@@ -90,7 +90,7 @@ def test_mistakes_about_games_and_modes_are_one_line(tmp_path, arguments, remedy
 
 
 @pytest.mark.process
-def test_the_device_that_the_scenario_file_names_counts(tmp_path):
+def test_the_device_in_a_scenario_file_is_used(tmp_path):
     (tmp_path / "mine.toml").write_text('base = "cartpole"\n[training]\ndevice = "gpu:99"\n')
     refused = call("train", "--scenario", "mine.toml", cwd=tmp_path)
     assert refused.returncode == 2
@@ -99,7 +99,7 @@ def test_the_device_that_the_scenario_file_names_counts(tmp_path):
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "message"),
     [
         ("", "--model: it is empty"),
         (".", "is a folder"),
@@ -107,14 +107,14 @@ def test_the_device_that_the_scenario_file_names_counts(tmp_path):
         ("a" * 300, "there is no checkpoint or model"),
     ],
 )
-def test_what_is_no_model_is_told_in_a_line(tmp_path, model, told):
+def test_a_file_that_is_no_model_gives_a_one_line_error(tmp_path, model, message):
     result = call("play", "--model", model, cwd=tmp_path)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
-    assert told in result.stderr
+    assert message in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_model_in_a_folder_that_may_not_be_entered_is_told(monkeypatch):
+def test_a_model_in_a_forbidden_folder_gives_an_error(monkeypatch):
     def refuse(path, **options):
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -123,11 +123,12 @@ def test_a_model_in_a_folder_that_may_not_be_entered_is_told(monkeypatch):
 
 
 @pytest.mark.process
-def test_playing_without_a_model_or_a_display_says_what_to_do(tmp_path, monkeypatch):
+def test_play_without_a_model_or_a_display_gives_one_line(tmp_path, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     result = call("play", cwd=tmp_path)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    assert "no run has saved a checkpoint" in result.stderr
     result = call("play", "--window", cwd=tmp_path)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
     assert "display" in result.stderr
@@ -136,7 +137,7 @@ def test_playing_without_a_model_or_a_display_says_what_to_do(tmp_path, monkeypa
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         (("--compare", "a", "b", "--record-episodes", "3"), "--record-episodes has no effect with --compare"),
         (("--export", "onnx", "--episodes", "3"), "--episodes has no effect with --export"),
@@ -144,10 +145,10 @@ def test_playing_without_a_model_or_a_display_says_what_to_do(tmp_path, monkeypa
         (("--overlay", "nonsense"), "it takes plain or saliency"),
     ],
 )
-def test_flags_of_play_that_do_nothing_are_told(flags, told, tmp_path):
+def test_useless_flags_of_play_give_a_one_line_error(flags, message, tmp_path):
     result = call("play", *flags, cwd=tmp_path)
     assert result.returncode == 2
-    assert told in result.stderr
+    assert message in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -159,12 +160,12 @@ def test_help_states_default_unit_and_range():
     assert "[default 0.99; 0 to 1]" in text
     assert "[default 16; games per worker; 1 to 4,096]" in text
     assert "[default one per CPU; threads; 0 to 1,024]" in text
-    assert "[default 0; 0 to 2,147,483,647]" in text  # the seed's
-    assert "[default unset; frames; 1 to 64]" in text  # of the frame skip, which is the scenario's
+    assert "[default 0; 0 to 2,147,483,647]" in text  # for the seed
+    assert "[default unset; frames; 1 to 64]" in text  # for the frame skip, which the scenario sets
 
 
 @pytest.mark.process
-def test_help_begins_with_the_usual_flags_and_has_each_once():
+def test_help_starts_with_common_flags_and_lists_each_once():
     lines = call("train", "--help", cwd=ROOT).stdout.splitlines()
     assert lines[0] == "usage: train.py [flags]"
     titles = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
@@ -177,13 +178,13 @@ def test_help_begins_with_the_usual_flags_and_has_each_once():
 
 
 @pytest.mark.process
-def test_flags_without_a_value_are_given_or_not_but_for_those_that_a_scenario_sets(tmp_path):
+def test_only_flags_that_a_scenario_can_set_have_a_no_form(tmp_path):
     assert "unknown argument --no-resume" in call("train", "--no-resume", cwd=tmp_path).stderr
     assert "--no-vtrace" in call("train", "--help", cwd=tmp_path).stdout
 
 
 @pytest.mark.process
-def test_the_version_and_what_shells_complete_by_are_printed(tmp_path):
+def test_version_and_shell_completion_are_printed(tmp_path):
     assert call("play", "--version", cwd=tmp_path).stdout == f"doom_a3c {__version__}\n"
     completion = call("train", "--print-completion", "bash", cwd=tmp_path)
     assert completion.returncode == 0
@@ -195,10 +196,10 @@ def test_the_version_and_what_shells_complete_by_are_printed(tmp_path):
 
 @pytest.mark.process
 @pytest.mark.parametrize("program", ["train", "play"])
-def test_a_python_without_the_packages_is_told_what_to_do(tmp_path, program):
+def test_a_python_without_the_packages_gets_instructions(tmp_path, program):
     (tmp_path / "last.ckpt").touch()
     arguments = {"train": (), "play": ("--model", "last.ckpt")}[program]
-    bare = [sys.executable, "-S", str(ROOT / f"{program}.py"), *arguments]  # the standard library alone
+    bare = [sys.executable, "-S", str(ROOT / f"{program}.py"), *arguments]  # only the standard library
     result = subprocess.run(bare, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
     assert "not installed for" in result.stderr
@@ -227,7 +228,7 @@ PLAYED = ("play", "--model", "basic", "--episodes", "1", "--random-episodes", "0
         ("vizdoom", ("train",), ("pip install vizdoom ",)),
         ("gymnasium", ("train",), ("pip install gymnasium ",)),
         ("ale_py", ("train", "--scenario", "pong"), ("pip install ale-py ",)),
-        ("cv2", PLAYED, ("pip install opencv-python-headless ",)),  # in the process of the game
+        ("cv2", PLAYED, ("pip install opencv-python-headless ",)),  # in a game process
         ("scipy", PLAYED, ("pip install scipy ",)),
         ("rich", ("play", "--list-models"), ("pip install rich ",)),
         ("google", ("train",), ("pip install protobuf ",)),
@@ -244,7 +245,7 @@ def test_missing_packages_are_named_as_pip_installs_them(tmp_path, blocked, argu
     assert ("google" in line, "Traceback" in result.stderr) == (False, False)
 
 
-def test_the_packages_named_are_those_of_the_requirements():
+def test_the_named_packages_match_the_requirements():
     lines = (ROOT / "requirements.txt").read_text().splitlines()
     required = {re.split(r"[\[<>=;]", line)[0] for line in lines if line and not line.startswith("#")}
     assert {*PACKAGES.values(), "tomli"} == required
@@ -252,7 +253,7 @@ def test_the_packages_named_are_those_of_the_requirements():
 
 @pytest.mark.process
 @pytest.mark.parametrize("name", ["a/b", "..", "~x", "a\nb", "x" * 200, ""])
-def test_what_is_no_name_of_a_run_is_a_mistake(tmp_path, name):
+def test_an_invalid_run_name_gives_a_one_line_error(tmp_path, name):
     result = call("train", "--name", name, cwd=tmp_path)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
     assert "name" in result.stderr
@@ -261,7 +262,7 @@ def test_what_is_no_name_of_a_run_is_a_mistake(tmp_path, name):
 
 @pytest.mark.process
 @pytest.mark.parametrize(("columns", "widest"), [(80, 80), (200, 100)])
-def test_the_list_of_scenarios_shows_what_each_is_and_no_line_is_wider_than_the_terminal(tmp_path, columns, widest):
+def test_the_scenario_list_describes_each_and_fits_the_terminal(tmp_path, columns, widest):
     result = call("train", "--list-scenarios", cwd=tmp_path, COLUMNS=str(columns))
     assert result.returncode == 0
     lines = result.stdout.splitlines()

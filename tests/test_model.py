@@ -1,4 +1,4 @@
-"""The global model: what is applied and pulled, by many threads at once, and what travels of it."""
+"""The global model: applying and pulling, also by many threads at once, and snapshots."""
 
 import threading
 from functools import partial
@@ -32,19 +32,19 @@ def test_pull_copies_what_apply_wrote(make_network):
     assert local.version == 1
     for parameter, shared, old in zip(local.parameters, model.network.parameters, before, strict=True):
         np.testing.assert_array_equal(parameter, shared)
-        np.testing.assert_allclose(shared, old - 0.01, rtol=1e-4, atol=1e-6)  # Adam's first step is the rate
+        np.testing.assert_allclose(shared, old - 0.01, rtol=1e-4, atol=1e-6)  # Adam's first step is the learning rate
     model.apply(gradients, 0.01)
     for parameter, shared in zip(local.parameters, model.network.parameters, strict=True):
         assert (parameter.numpy() != shared.numpy()).all()  # a copy, not the variable
 
 
-def test_apply_returns_the_updates_before_it(make_network):
+def test_apply_returns_the_number_of_updates_before_it(make_network):
     model, gradients = model_and_gradients(make_network)
     assert [model.apply(gradients, 0.01) for _ in range(3)] == [0, 1, 2]
     assert model.version == 3
 
 
-def test_gradients_of_what_lost_weights_have_played_are_not_applied(make_network):
+def test_gradients_from_before_a_roll_back_are_not_applied(make_network):
     model, gradients = model_and_gradients(make_network)
     model.roll_back(model.snapshot())
     before = model.snapshot()
@@ -55,7 +55,7 @@ def test_gradients_of_what_lost_weights_have_played_are_not_applied(make_network
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
-def test_a_restored_model_goes_on_as_if_nothing_had_happened(make_network, optimizer):
+def test_a_restored_model_continues_identically(make_network, optimizer):
     model, _ = model_and_gradients(make_network, optimizer)
     restored, _ = model_and_gradients(make_network, optimizer, seed=1)
     random = np.random.default_rng(0)
@@ -72,7 +72,7 @@ def test_a_restored_model_goes_on_as_if_nothing_had_happened(make_network, optim
         np.testing.assert_array_equal(array, other[name], err_msg=name)
 
 
-def test_a_snapshot_holds_parameters_and_slots_of_the_global_network_alone(make_network):
+def test_a_snapshot_holds_only_global_parameters_and_slots(make_network):
     model, _ = model_and_gradients(make_network)
     parameters = {variable_name(parameter) for parameter in model.network.parameters}
     slots = {f"{name}/adam_{moment}" for name in parameters for moment in "mv"}
@@ -88,7 +88,7 @@ def test_a_snapshot_is_a_copy(make_network):
         np.testing.assert_array_equal(array, copies[name])
 
 
-def test_a_snapshot_of_another_shape_changes_nothing(make_network):
+def test_a_snapshot_of_another_shape_raises_and_changes_nothing(make_network):
     model, _ = model_and_gradients(make_network)
     before = model.snapshot()
     wrong = {name: array + 1 for name, array in before.items()}
@@ -109,7 +109,7 @@ def test_a_snapshot_of_another_optimizer_or_network_raises(make_network):
         model.restore(model_and_gradients(partial(make_network, core="none"))[0].snapshot(), 1)
 
 
-def test_updates_of_many_threads_all_count_and_are_never_torn(make_network):
+def test_concurrent_updates_are_all_applied_whole(make_network):
     model, gradients = model_and_gradients(make_network)
     start = [parameter.numpy().astype(np.float64) for parameter in model.network.parameters]
     threads, each = 8, 25
@@ -139,7 +139,7 @@ def test_updates_of_many_threads_all_count_and_are_never_torn(make_network):
     assert power == pytest.approx(0.999 ** (threads * each + 1), rel=1e-4)
 
 
-def test_weights_and_counters_are_of_one_moment(make_network):
+def test_captured_weights_and_counters_are_consistent(make_network):
     (model, gradients), progress, stop = model_and_gradients(make_network), Progress(), threading.Event()
 
     def learn():

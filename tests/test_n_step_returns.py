@@ -1,4 +1,4 @@
-"""Returns over n rewards against their definition, written out as loops, and by hand."""
+"""n-step returns against their definition, written out as loops, and against values by hand."""
 
 import itertools
 
@@ -12,7 +12,7 @@ LENGTHS = (1, 2, 5, 50)  # the last is longer than any rollout here
 
 
 def brute_n_step(case, n, tail):
-    """Sums up to n discounted rewards and a value for every start, term by term."""
+    """Sums up to n discounted rewards and a bootstrap value for every start, term by term."""
     length, batch = case.rewards.shape
     returns = np.zeros((length, batch))
     for t, b in itertools.product(range(length), range(batch)):
@@ -30,7 +30,7 @@ def brute_n_step(case, n, tail):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_n_step_returns_equal_brute_force(shape, seed, n, tail):
     case = Case(seed, *shape)
-    # A value behind a termination must not matter, however large.
+    # A value after a termination must not matter, however large.
     next_values = np.where(case.terminated, 1e6, case.next_values).astype(np.float32)
     expected = brute_n_step(case, n, tail)
     returns, advantages = case.n_step(n, tail, next_values=next_values)
@@ -39,7 +39,7 @@ def test_n_step_returns_equal_brute_force(shape, seed, n, tail):
     np.testing.assert_allclose(advantages, expected - case.values, rtol=1e-5, atol=1e-5)
 
 
-# Rewards 1, 2, 3, 4 and values 10, 20, 30, 40 behind them, discounted by 1/2; nothing ends but the rollout.
+# Rewards 1, 2, 3, 4, each followed by the value 10, 20, 30, 40; discount 1/2; no episode ends within the rollout.
 @pytest.mark.parametrize(
     ("n", "tail", "expected"),
     [
@@ -52,7 +52,7 @@ def test_n_step_returns_equal_brute_force(shape, seed, n, tail):
         (9, "zero", [1 + 2 / 2 + 3 / 4 + 4 / 8, 2 + 3 / 2 + 4 / 4, 3 + 4 / 2, 4]),
     ],
 )
-def test_n_step_returns_by_hand_keep_every_reward_to_the_end(n, tail, expected):
+def test_n_step_returns_match_values_by_hand(n, tail, expected):
     rewards, next_values = np.float32([[1], [2], [3], [4]]), np.float32([[10], [20], [30], [40]])
     halves, ends, values = np.full((4, 1), 0.5, np.float32), np.zeros((4, 1), np.bool_), np.float32([[7], [8], [9], [6]])
     returns, advantages = n_step_returns(rewards, halves, ends, values, next_values, n, tail)
@@ -60,7 +60,7 @@ def test_n_step_returns_by_hand_keep_every_reward_to_the_end(n, tail, expected):
     np.testing.assert_allclose(advantages[:, 0], np.subtract(expected, [7, 8, 9, 6]), rtol=1e-6)
 
 
-# The same, where an episode of two decisions ends in the middle: its last value is 20, or 0 after a termination.
+# The same, with an episode of two steps that ends in the middle: its last value is 20, or 0 after a termination.
 @pytest.mark.parametrize(
     ("terminates", "n", "tail", "expected"),
     [
@@ -74,7 +74,7 @@ def test_n_step_returns_by_hand_keep_every_reward_to_the_end(n, tail, expected):
         (False, 9, "zero", [1 + 2 / 2, 2]),
     ],
 )
-def test_n_step_returns_by_hand_of_an_episode_shorter_than_n(terminates, n, tail, expected):
+def test_returns_of_an_episode_shorter_than_n_match_by_hand(terminates, n, tail, expected):
     rewards, next_values = np.float32([[1], [2], [3], [4]]), np.float32([[10], [20], [30], [40]])
     ends, discounts = np.array([[False], [True], [False], [False]]), np.full((4, 1), 0.5, np.float32)
     discounts[1] = 0.0 if terminates else 0.5
@@ -84,14 +84,14 @@ def test_n_step_returns_by_hand_of_an_episode_shorter_than_n(terminates, n, tail
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("n", [12, 13, 50])
-def test_n_steps_to_the_rollouts_end_are_lambda_1(n, seed):
+def test_n_past_the_rollouts_end_equals_gae_with_lambda_1(n, seed):
     case = Case(seed, 12, 5)
     for n_step, gae in zip(case.n_step(n, "bootstrap"), case.targets(1.0), strict=True):
         np.testing.assert_allclose(n_step, gae, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("tail", ["bootstrap", "zero"])
-def test_one_step_is_lambda_0(tail):
+def test_one_step_returns_equal_gae_with_lambda_0(tail):
     case = Case(2, 12, 5)
     for n_step, gae in zip(case.n_step(1, tail), case.targets(0.0), strict=True):
         np.testing.assert_allclose(n_step, gae, rtol=1e-5, atol=1e-5)
@@ -99,7 +99,7 @@ def test_one_step_is_lambda_0(tail):
 
 @pytest.mark.parametrize("tail", ["bootstrap", "zero"])
 @pytest.mark.parametrize("n", LENGTHS)
-def test_integer_rewards_of_n_step_returns_are_not_truncated(n, tail):
+def test_integer_rewards_do_not_truncate_the_returns(n, tail):
     case = Case(0, 12, 3)
     rewards = np.random.default_rng(0).integers(-9, 10, case.rewards.shape).astype(np.int32)
     returns, advantages = case.n_step(n, tail, rewards=rewards)
@@ -112,10 +112,10 @@ def test_integer_rewards_of_n_step_returns_are_not_truncated(n, tail):
 
 
 @pytest.mark.parametrize("n", [2, 50])
-def test_a_truncation_of_n_step_returns_bootstraps_from_its_own_next_value(n):
+def test_a_truncation_bootstraps_from_its_own_next_value(n):
     rewards, discounts, ends, values, next_values = constant(6, ends=[2], value=3.0)
     next_values = next_values.copy()
-    next_values[2] = 5.0  # of the final observation; 3 is the next episode's first
+    next_values[2] = 5.0  # of the final observation; 3 is that of the next episode's first
     returns, _ = n_step_returns(rewards, discounts, ends, values, next_values, n, "bootstrap")
     np.testing.assert_allclose(returns[1:3, 0], [1 + GAMMA + GAMMA**2 * 5, 1 + GAMMA * 5], rtol=1e-6)
 
@@ -123,7 +123,7 @@ def test_a_truncation_of_n_step_returns_bootstraps_from_its_own_next_value(n):
 @pytest.mark.parametrize("tail", ["bootstrap", "zero"])
 @pytest.mark.parametrize("n", LENGTHS)
 @pytest.mark.parametrize("terminates", [True, False])
-def test_nothing_leaks_across_an_end_into_n_step_returns(terminates, n, tail):
+def test_nothing_leaks_across_an_episode_end(terminates, n, tail):
     arguments = constant(6, ends=[2], terminations=[2] if terminates else [], value=2.0)
     before = n_step_returns(*arguments, n, tail).returns
     rewards, discounts, ends, values, next_values = (array.copy() for array in arguments)
@@ -133,7 +133,7 @@ def test_nothing_leaks_across_an_end_into_n_step_returns(terminates, n, tail):
     assert (after[3:] > 1e29).all()
 
 
-def test_n_step_inputs_are_left_alone():
+def test_inputs_are_not_modified():
     case = Case(0, 8, 3)
     arrays = [case.rewards, case.discounts, case.ends, case.values, case.next_values]
     copies = [array.copy() for array in arrays]
@@ -143,13 +143,13 @@ def test_n_step_inputs_are_left_alone():
 
 
 @pytest.mark.parametrize(("n", "tail"), [(0, "bootstrap"), (-1, "zero"), (3, "nothing"), (3, "")])
-def test_n_step_returns_of_a_bad_length_or_tail_raise(n, tail):
+def test_a_bad_n_or_tail_raises(n, tail):
     with pytest.raises(ValueError, match=rf"not {n} and '{tail}'"):
         Case(0, 4, 3).n_step(n, tail)
 
 
 @pytest.mark.parametrize("name", ["discounts", "ends", "values", "next_values"])
-def test_n_step_returns_of_another_shape_raise(name):
+def test_arrays_of_different_shapes_raise(name):
     case = Case(0, 4, 3)
     with pytest.raises(ValueError, match=name):
         case.n_step(2, "zero", **{name: getattr(case, name)[:3]})  # would misalign

@@ -1,4 +1,4 @@
-"""Networks that see vectors of numbers, and those with an actor and a critic of their own."""
+"""Networks with vector observations, and networks with a separate actor and critic."""
 
 import numpy as np
 import pytest
@@ -12,12 +12,12 @@ from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.settings.network import Network
 
-# Vectors of numbers
+# Vector observations
 
 
 @pytest.mark.parametrize("hidden", [(), (6,), (6, 5, 7)])
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
-def test_a_network_of_numbers_follows_its_equations(activation, hidden):
+def test_a_vector_network_follows_its_equations(activation, hidden):
     network = ACNetwork(
         Network(hidden=hidden, activation=activation, core="none"), Inputs(None, 4), Categorical(3), 0, "network"
     )
@@ -36,10 +36,10 @@ def test_a_network_of_numbers_follows_its_equations(activation, hidden):
     np.testing.assert_allclose(values, features @ weights["value/kernel"][:, 0], rtol=1e-3, atol=1e-4)
     output, _ = network.step(observations[1], tf.zeros(B), ())
     np.testing.assert_allclose(output.logits, logits[1], rtol=1e-4, atol=1e-5)
-    assert all(layer.min() < -1 and layer.max() > 6 for layer in seen)  # every branch of every activation was met
+    assert all(layer.min() < -1 and layer.max() > 6 for layer in seen)  # every branch of every activation was exercised
 
 
-def test_a_network_of_numbers_remembers():
+def test_a_vector_network_keeps_its_core_state():
     network = ACNetwork(Network(hidden=(6,), core_size=5), Inputs(None, 4), Categorical(3), 0, "network")
     observations = np.random.default_rng(0).normal(size=(T, B, 4)).astype(np.float32)
     resets = np.zeros((T, B), np.float32)
@@ -52,7 +52,7 @@ def test_a_network_of_numbers_remembers():
         np.testing.assert_allclose(output.values, values[t], rtol=1e-4, atol=1e-6)
     for part, expected in zip(core_state, last, strict=True):
         np.testing.assert_allclose(part, expected, rtol=1e-4, atol=1e-6)
-    assert np.abs(unroll(network, observations)[1] - values).min() > 1e-6  # the state at the start counts
+    assert np.abs(unroll(network, observations)[1] - values).min() > 1e-6  # the initial state matters
 
 
 # Separate actor and critic
@@ -71,12 +71,12 @@ def test_separate_networks_have_a_torso_each(make_network, core, variables):
     for name, shape in shared.items():
         for prefix in [""] if name in HEADS else ["actor/", "critic/"]:
             assert separate[prefix + name].shape == shape
-    for name in torso:  # they begin apart
+    for name in torso:  # they start with different weights
         assert (separate[f"actor/{name}"].numpy() != separate[f"critic/{name}"].numpy()).any() or "bias" in name
 
 
 @pytest.mark.parametrize("core", ["lstm", "none"])
-def test_separate_networks_decide_as_the_two_they_are_made_of(make_network, core):
+def test_separate_networks_compute_the_same_as_their_parts(make_network, core):
     actor, critic = make_network(core=core, seed=1), make_network(core=core, seed=2)
     network = make_network(core=core, shared=False)
     parts = {"actor/": actor, "critic/": critic}
@@ -102,7 +102,7 @@ def test_the_initial_state_of_separate_networks_is_zero(make_network):
 
 
 @pytest.mark.parametrize("core", list_cores())
-def test_gradients_of_actor_and_critic_keep_apart(make_network, core):
+def test_actor_and_critic_gradients_stay_separate(make_network, core):
     network = make_network(core=core, shared=False)
     resets, start = tf.zeros((T, B)), state(network)
     with tf.GradientTape(persistent=True) as tape:

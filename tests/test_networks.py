@@ -1,4 +1,4 @@
-"""The network: its size, its two verbs, its memory, and its gradients."""
+"""The network: its size, step and unroll, its memory, and its gradients."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_initial_weights_fill_their_ranges(default_network):
         assert array.any() != name.endswith("bias")
 
 
-def test_initial_heads_have_their_norms(default_network):
+def test_initial_heads_have_the_intended_norms(default_network):
     columns = {variable_name(p): np.linalg.norm(p, axis=0) for p in default_network.parameters if len(p.shape) == 2}
     np.testing.assert_allclose(columns["policy/kernel"], 0.01, rtol=1e-5)
     np.testing.assert_allclose(columns["value/kernel"], 1.0, rtol=1e-5)
@@ -100,7 +100,7 @@ def test_the_network_follows_its_equations(make_network, mean, scale, activation
         np.testing.assert_allclose(values[t, 0], hidden @ weights["value/kernel"][:, 0], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("size", "stride"), [(4, 2), (3, 2), (2, 1), (4, 4)])  # strides that divide the kernel and not
+@pytest.mark.parametrize(("size", "stride"), [(4, 2), (3, 2), (2, 1), (4, 4)])  # strides that divide the kernel or not
 def test_convolutions_follow_their_equations(size, stride):
     spec = Network(convolutions=((4, size, stride),), hidden=(), core="none")
     network = ACNetwork(spec, Inputs((8, 8, 3), 0), Categorical(2), 0, "network")
@@ -127,7 +127,7 @@ def test_pixels_are_centred_without_convolutions_too():
     np.testing.assert_allclose(unroll(network, pixels)[0][0, 0], expected, rtol=1e-5)
 
 
-def test_a_reset_inside_equals_starting_afresh(make_network):
+def test_a_reset_within_a_rollout_equals_a_fresh_start(make_network):
     network, observations = make_network(), observe()
     resets = np.zeros((T, B), np.float32)
     resets[2] = 1
@@ -142,7 +142,7 @@ def test_a_reset_inside_equals_starting_afresh(make_network):
     assert (np.abs(values[2:] - without[2:]) > 1e-5).all()
 
 
-def test_a_reset_of_one_game_leaves_the_others(make_network):
+def test_a_reset_of_one_game_leaves_the_others_alone(make_network):
     network, observations = make_network(), observe()
     resets = np.zeros((T, B), np.float32)
     resets[2, 1] = 1
@@ -152,7 +152,7 @@ def test_a_reset_of_one_game_leaves_the_others(make_network):
     assert np.abs(with_reset[2:, 1] - without[2:, 1]).min() > 1e-5
 
 
-def test_games_do_not_see_each_other(make_network):
+def test_games_do_not_affect_each_other(make_network):
     network, observations = make_network(), observe()
     changed = observations.copy()
     changed[:, 0] = observe(seed=1)[:, 0]
@@ -171,7 +171,7 @@ def test_the_future_does_not_change_the_past(make_network):
     assert (np.abs(before[3:] - after[3:]) > 1e-6).all()
 
 
-def test_the_past_changes_the_future_with_a_core_alone(make_network):
+def test_only_a_core_lets_the_past_affect_the_future(make_network):
     observations = observe()
     changed = observations.copy()
     changed[0] = observe(seed=1)[0]
@@ -182,7 +182,7 @@ def test_the_past_changes_the_future_with_a_core_alone(make_network):
         assert difference.any() == remembers
 
 
-def test_heads_see_inputs_and_memory_of_a_skip_lstm_side_by_side(make_network):
+def test_skip_lstm_heads_see_both_inputs_and_memory(make_network):
     network = make_network(core="skip_lstm")
     weights = {variable_name(p): p.numpy() for p in network.parameters}
     heads = [name for name in weights if name.endswith(("policy/kernel", "value/kernel"))]
@@ -245,7 +245,7 @@ def test_gradients_equal_numerical_differences(make_network, variables, layers):
             assert gradient.numpy().reshape(-1)[index] == pytest.approx(numerical, rel=0.02, abs=0.01 * scale)
 
 
-def test_variables_matter(make_network):
+def test_variables_affect_the_values(make_network):
     network, observations = make_network(variables=2), observe(variables=2)
     changed = {**observations, "variables": observations["variables"] + np.float32([0, 1])}
     difference = np.abs(unroll(network, observations)[1] - unroll(network, changed)[1])
@@ -260,7 +260,7 @@ def dense(features, weights, layers):
 
 @pytest.mark.parametrize("layers", [(4,), (4, 3)])
 @pytest.mark.parametrize("hidden", [(), (8,), (8, 6)])
-def test_variables_with_layers_of_their_own_join_the_picture_at_the_core(make_network, hidden, layers):
+def test_variable_layers_join_the_picture_features_at_the_core(make_network, hidden, layers):
     network = make_network(core="none", variables=2, hidden=hidden, variable_hidden=layers)
     random = np.random.default_rng(1)
     for parameter in network.parameters:
@@ -275,7 +275,7 @@ def test_variables_with_layers_of_their_own_join_the_picture_at_the_core(make_ne
     np.testing.assert_allclose(unroll(network, observations)[1][0], values, rtol=1e-4, atol=1e-4)
 
 
-def test_layers_for_variables_change_nothing_where_pixels_or_numbers_are_seen_alone(make_network):
+def test_variable_layers_have_no_effect_on_one_kind_of_input(make_network):
     plain, layered = (make_network(variable_hidden=layers) for layers in ((), (4,)))
     np.testing.assert_array_equal(unroll(plain, observe())[1], unroll(layered, observe())[1])
     numbers = [
@@ -288,7 +288,7 @@ def test_layers_for_variables_change_nothing_where_pixels_or_numbers_are_seen_al
 @pytest.mark.parametrize("layers", [(), (4, 3)])
 @pytest.mark.parametrize("inputs", [Inputs((8, 8, 1), 0), Inputs((8, 8, 1), 2), Inputs(None, 2)])
 @pytest.mark.parametrize("core", list_cores())
-def test_parameters_are_counted_before_they_are_made(core, inputs, layers, shared):
+def test_count_parameters_matches_the_built_network(core, inputs, layers, shared):
     sizes = {"convolutions": ((4, 3, 2),), "hidden": (8, 6), "variable_hidden": layers, "core_size": 5}
     spec = Network(**sizes, core=core, shared=shared)
     network = ACNetwork(spec, inputs, Categorical(3), 0, "network")
@@ -296,7 +296,7 @@ def test_parameters_are_counted_before_they_are_made(core, inputs, layers, share
     assert count_parameters(spec, inputs.pixels, inputs.variables) == sum(int(np.prod(p.shape)) for p in matrices)
 
 
-def test_a_seed_decides_the_weights(make_network):
+def test_the_seed_decides_the_weights(make_network):
     one, same, other = (make_network(seed=seed) for seed in (1, 1, 2))
     for a, b, c in zip(one.parameters, same.parameters, other.parameters, strict=True):
         assert variable_name(a) == variable_name(b) == variable_name(c)
@@ -304,7 +304,7 @@ def test_a_seed_decides_the_weights(make_network):
         assert np.any(a != c) or "bias" in a.name
 
 
-def test_load_takes_over_the_weights_by_name(make_network):
+def test_load_assigns_weights_by_name(make_network):
     source, target = make_network(seed=1), make_network(seed=2)
     weights = {variable_name(p): p.numpy() for p in reversed(source.parameters)}
     target.load({**weights, "something/else": np.zeros(3)})
@@ -315,7 +315,7 @@ def test_load_takes_over_the_weights_by_name(make_network):
         target.load({**weights, "policy/kernel": np.zeros((5, 4), np.float32)})
 
 
-def test_inputs_are_read_off_the_space():
+def test_input_shapes_are_read_from_the_space():
     from gymnasium.spaces import Box, Dict
 
     pixels = Box(0, 255, (8, 9, 3), np.uint8)

@@ -1,4 +1,4 @@
-"""What users do to runs without meaning to: nothing is lost, nothing overwritten, and no output is worth a run."""
+"""What users do to runs by accident: nothing is lost or overwritten, and failing output never ends a run."""
 
 import signal
 import subprocess
@@ -30,20 +30,20 @@ QUICK = (
 
 @pytest.fixture
 def running(tmp_path):
-    """A run that has begun to train."""
+    """A run that has started training."""
     with Running("train", *QUICK, "--quiet", "--summary", "summary.json", cwd=tmp_path) as process:
         until((tmp_path / "models" / "last.ckpt").exists, "the first checkpoint", seconds=60)
         yield process
 
 
-def test_a_summary_that_cannot_be_written_in_the_end_is_told_and_the_model_is_there(tmp_path):
+def test_an_unwritable_summary_fails_but_saves_the_model(tmp_path):
     result = call("train", *QUICK, "--frames", "300", "--summary", "/dev/full", cwd=tmp_path)
     assert result.returncode == 1
     assert result.stderr == "train.py: /dev/full could not be written: No space left on device; the model is saved\n"
     assert load(tmp_path / "models" / "last.ckpt").record.counters.frames >= 300
 
 
-def test_a_run_in_use_is_not_resumed_and_another_begins_beside_it(tmp_path, running):
+def test_a_run_in_use_is_not_resumed_and_another_can_start(tmp_path, running):
     name = load(tmp_path / "models" / "last.ckpt").record.name
     refused = call("train", "--resume", cwd=tmp_path)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
@@ -57,7 +57,7 @@ def test_a_run_in_use_is_not_resumed_and_another_begins_beside_it(tmp_path, runn
     assert not (tmp_path / "models" / name / ".lock").exists()
 
 
-def test_a_run_killed_as_it_begins_is_there_to_be_continued(tmp_path, running):
+def test_a_run_killed_early_can_be_resumed(tmp_path, running):
     kill(running.pid)
     running.end()
     resumed = call("train", "--resume", "--minutes", "0.01", cwd=tmp_path)
@@ -66,13 +66,13 @@ def test_a_run_killed_as_it_begins_is_there_to_be_continued(tmp_path, running):
 
 
 def piped(folder, line):
-    """Has a shell run one of the programs with its output led elsewhere."""
+    """Runs one of the programs in a shell, with its output redirected."""
     command = ["bash", "-o", "pipefail", "-c", f"{sys.executable} {ROOT}/{line}"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.mark.parametrize("redirection", ["<&- >&- 2>&-", ">/dev/full 2>&1", "| head -1"])
-def test_a_run_trains_to_its_end_whatever_becomes_of_its_output(tmp_path, redirection):
+def test_a_run_finishes_even_if_its_output_fails(tmp_path, redirection):
     result = piped(tmp_path, f"train.py {' '.join(QUICK)} --frames 300 {redirection}")
     assert (result.returncode, result.stderr) == (0, "")
     assert load(tmp_path / "models" / "last.ckpt").record.counters.frames >= 300
@@ -85,10 +85,10 @@ def test_a_run_trains_to_its_end_whatever_becomes_of_its_output(tmp_path, redire
     ("redirection", "why"), [(">/dev/full", "No space left on device"), ("1</dev/null", "Bad file descriptor")]
 )
 @pytest.mark.parametrize("arguments", ["train.py --list-scenarios", "play.py --list-models"])
-def test_a_list_that_is_lost_is_told(tmp_path, arguments, redirection, why):
+def test_a_list_that_cannot_be_printed_gives_an_error(tmp_path, arguments, redirection, why):
     lost = piped(tmp_path, f"{arguments} {redirection}")
-    told = f"{arguments.partition(' ')[0]}: standard output could not be written: {why}\n"
-    assert (lost.returncode, lost.stderr) == (1, told)
+    message = f"{arguments.partition(' ')[0]}: standard output could not be written: {why}\n"
+    assert (lost.returncode, lost.stderr) == (1, message)
 
 
 @pytest.mark.parametrize("redirection", ["| head -1", ">&-"])
@@ -97,13 +97,13 @@ def test_lists_and_help_end_without_a_traceback(tmp_path, arguments, redirection
     assert piped(tmp_path, f"train.py {arguments} {redirection}").stderr == ""
 
 
-def trained_on_a_toy(folder, game, *flags):
+def train_on_a_toy(folder, game, *flags):
     arguments = (f"unusable_toys:{game}", *QUICK[2:], "--frames", "300", "--evaluation-episodes", "1", *flags)
     return call("train", "--scenario", *arguments, cwd=folder, PYTHONPATH=str(ROOT / "tests"))
 
 
-def test_an_environment_that_cannot_be_reset_is_told_in_a_line(tmp_path):
-    result = trained_on_a_toy(tmp_path, "NoLevel-v0")
+def test_a_failing_reset_gives_a_one_line_error(tmp_path):
+    result = train_on_a_toy(tmp_path, "NoLevel-v0")
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
     assert "NoLevel-v0 cannot be reset: RuntimeError: no level file" in result.stderr
     assert list(tmp_path.iterdir()) == []
@@ -111,7 +111,7 @@ def test_an_environment_that_cannot_be_reset_is_told_in_a_line(tmp_path):
 
 @pytest.mark.parametrize("processes", [0, 1])
 @pytest.mark.parametrize(
-    ("game", "told"),
+    ("game", "message"),
     [
         ("FailsLater-v0", " cannot be stepped: RuntimeError: the level has an end"),
         ("QuitsLater-v0", " cannot be stepped: SystemExit: 3"),
@@ -119,31 +119,29 @@ def test_an_environment_that_cannot_be_reset_is_told_in_a_line(tmp_path):
         ("ChangesShape-v0", ": its observation_space is Box(-9.0, 9.0, (5,), float64)"),
     ],
 )
-def test_an_environment_that_fails_while_it_is_played_is_told_in_a_line_and_the_run_is_saved(
-    tmp_path, game, told, processes
-):
+def test_a_failing_step_gives_a_one_line_error_and_saves_the_run(tmp_path, game, message, processes):
     flags = ("--game-processes", processes, "--rollout-length", "2")
-    result = trained_on_a_toy(tmp_path, game, *map(str, flags))
+    result = train_on_a_toy(tmp_path, game, *map(str, flags))
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
-    assert f"{game}{told}" in result.stderr
+    assert f"{game}{message}" in result.stderr
     assert "/last.ckpt" in result.stderr
     load(tmp_path / "models" / "last.ckpt", GameOverride(scenario="cartpole"))
 
 
-def test_where_an_environment_has_failed_is_told_who_asks_for_it(tmp_path):
-    assert "in step" in trained_on_a_toy(tmp_path, "FailsLater-v0", "--verbose").stderr
+def test_verbose_shows_where_an_environment_failed(tmp_path):
+    assert "in step" in train_on_a_toy(tmp_path, "FailsLater-v0", "--verbose").stderr
 
 
 @pytest.mark.parametrize(
-    ("game", "told"),
+    ("game", "message"),
     [
         ("NanObservations-v0", "observations that are not finite"),
         ("NanRewards-v0", "rewards that are not finite"),
         ("HugeNumbers-v0", "observations that are not finite, or beyond 1e+15"),
     ],
 )
-def test_a_short_run_in_which_no_update_was_finite_has_failed_and_says_what_the_game_did(tmp_path, game, told):
-    result = trained_on_a_toy(tmp_path, game)
+def test_a_run_without_a_finite_update_fails_and_says_why(tmp_path, game, message):
+    result = train_on_a_toy(tmp_path, game)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
     assert f"unusable_toys:{game}" in result.stderr
-    assert told in result.stderr
+    assert message in result.stderr

@@ -38,7 +38,7 @@ VALUE = {
 
 
 class Both(gymnasium.Env):
-    """Shows a picture in the colour 10 t at frame t, under a name of its own, beside other things."""
+    """Shows a picture in the colour 10 t at frame t under a custom key, beside nested numbers."""
 
     observation_space, action_space = Dict(camera=PICTURE, rest=NESTED), Discrete(2)
     metadata = {"render_modes": []}  # noqa: RUF012  # Gymnasium's interface
@@ -77,7 +77,7 @@ class Both(gymnasium.Env):
         Dict({key: part for key, part in NESTED.items() if key != "base"}),
     ],
 )
-def test_numbers_of_any_space_are_flattened_as_gymnasium_does(space):
+def test_numbers_are_flattened_as_gymnasium_does(space):
     reader = make_reader("Game", space, SIZES)
     space.seed(3)
     for _ in range(5):
@@ -88,12 +88,12 @@ def test_numbers_of_any_space_are_flattened_as_gymnasium_does(space):
     assert sum(len(label.list_names()) for label in reader.labels) == seen.size
 
 
-def test_a_matrix_must_not_be_flat_already():
-    said = complaint(make_reader("Game", Box(-1, 1, (5, 5)), SIZES).read, np.zeros(25, np.float32))
-    assert all(word in said for word in ("(5, 5)", "(25,)"))
+def test_a_flattened_matrix_is_refused():
+    message = complaint(make_reader("Game", Box(-1, 1, (5, 5)), SIZES).read, np.zeros(25, np.float32))
+    assert all(word in message for word in ("(5, 5)", "(25,)"))
 
 
-def test_the_result_is_no_view_of_a_games_array():
+def test_the_result_is_a_copy_of_the_games_array():
     space = Dict(grid=Box(-1, 1, (2, 2), np.float32))
     reader, value = make_reader("Game", space, SIZES), {"grid": np.zeros((2, 2), np.float32)}
     seen = reader.read(value)
@@ -101,7 +101,7 @@ def test_the_result_is_no_view_of_a_games_array():
     assert not seen.any()
 
 
-def test_numbers_are_named_by_their_place():
+def test_numbers_are_named_by_their_path():
     reader = make_reader("Game", NESTED, SIZES)
     names = dict(name_numbers(reader.labels, reader.read(VALUE)))
     assert names["base.heading"] == 1
@@ -113,7 +113,7 @@ def test_numbers_are_named_by_their_place():
     assert name_numbers(make_reader("Game", Discrete(3), SIZES).labels, np.array([0, 0, 1])) == [("observation", 2)]
 
 
-def test_texts_and_what_has_no_fixed_size_are_left_out():
+def test_texts_and_parts_of_variable_size_are_left_out():
     space = Dict(
         mission=Text(9),
         graph=Graph(Discrete(2), None),
@@ -124,13 +124,13 @@ def test_texts_and_what_has_no_fixed_size_are_left_out():
     np.testing.assert_array_equal(make_reader("Game", space, SIZES).read({"x": 1}), [0, 1])
 
 
-def test_an_observation_without_any_part_is_refused():
+def test_an_empty_observation_space_is_refused():
     for space in (Dict(), Tuple([]), None):
-        said = complaint(make_reader, "Game", space, SIZES)
-        assert said.startswith(f"Game: its observations are {space}; ")
+        message = complaint(make_reader, "Game", space, SIZES)
+        assert message.startswith(f"Game: its observations are {space}; ")
 
 
-def test_a_picture_with_nothing_but_texts_is_seen_as_pixels_alone():
+def test_a_picture_with_only_texts_is_read_as_pixels():
     reader = make_reader("Game", Dict(image=PICTURE, mission=Text(9)), SIZES)
     assert reader.space == Box(0, 255, (20, 24, 2), np.uint8)
     assert reader.read({"image": np.full(PICTURE.shape, 7, np.uint8)}).max() == 7
@@ -160,13 +160,13 @@ WRONG = [
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("value", "words"), WRONG)
 def test_every_part_is_checked_against_its_space(value, words):
-    said = complaint(make_reader("Game", NESTED, SIZES).read, value)
-    assert said.startswith("Game: its observation_space")
-    assert all(word in said for word in words), said
+    message = complaint(make_reader("Game", NESTED, SIZES).read, value)
+    assert message.startswith("Game: its observation_space")
+    assert all(word in message for word in words), message
 
 
 @pytest.mark.parametrize("kind", [LocalVectorEnv, ProcessVectorEnv])
-def test_a_picture_and_numbers_under_any_names_are_pixels_and_variables(closing, kind):
+def test_any_picture_and_numbers_become_pixels_and_variables(closing, kind):
     env = closing(kind([partial(registered.make, GymnasiumSpec(id="Both()", frame_skip=1), SIZES, Both)] * 2))
     assert env.single_observation_space["pixels"] == Box(0, 255, (20, 24, 2), np.uint8)
     seen, _ = env.reset(seed=1)
@@ -180,7 +180,7 @@ def test_a_picture_and_numbers_under_any_names_are_pixels_and_variables(closing,
     assert infos["final_obs"][1]["pixels"][3, 4].tolist() == [30, 40]
 
 
-def test_a_run_knows_the_names_of_numbers_and_what_is_left_out():
+def test_the_builder_knows_number_names_and_left_out_parts():
     scenario = replace(catalog.find("CartPole-v1"), observation=SIZES)
     builder = Builder(scenario, Config(), make_game_factory(GymnasiumSpec(id="Both()"), SIZES, make_env=Both))
     try:
@@ -201,7 +201,7 @@ def test_a_run_knows_the_names_of_numbers_and_what_is_left_out():
         ("CliffWalking-v1", 48, "observation"),
     ],
 )
-def test_games_of_others_are_played_without_a_wrapper(game_id, size, named):
+def test_third_party_games_play_without_a_wrapper(game_id, size, named):
     games = make_game_factory(GymnasiumSpec(id=game_id), SIZES)
     facts = games.describe()
     assert facts.observations == Box(-np.inf, np.inf, (size,), np.float32)
@@ -217,7 +217,7 @@ def test_games_of_others_are_played_without_a_wrapper(game_id, size, named):
         env.close()
 
 
-def test_numbers_with_bounds_are_scaled_on_request():
+def test_bounded_numbers_are_scaled_on_request():
     car = Box(np.float32([-1.2, -0.07, -np.inf, 3, -3e38]), np.float32([0.6, 0.07, np.inf, 3, 3e38]))
     space = Dict(car=car, gear=Discrete(3))
     reader = make_reader("Game", space, Observation(scale_numbers=True))

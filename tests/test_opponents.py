@@ -1,4 +1,4 @@
-"""Opponents of matches, the league that they come from, and matches between trained agents."""
+"""Match opponents, the league that they come from, and matches between trained agents."""
 
 import errno
 import json
@@ -75,7 +75,7 @@ class Echo(gymnasium.Env):
 
 
 class Fixed:
-    """An opponent that plays each hidden player's number, and keeps all that it is shown."""
+    """An opponent that plays each hidden player's number and records everything it sees."""
 
     def __init__(self):
         self.seen, self.resets = [], []
@@ -90,7 +90,7 @@ def make_games(count=4):
     return LocalVectorEnv([lambda number=number: Echo(number) for number in range(count)])
 
 
-def test_shown_players_are_games_and_the_opponent_plays_the_hidden_ones():
+def test_shown_players_are_games_and_the_rest_are_the_opponents():
     opponent = Fixed()
     env = OpposedGames(make_games(), [0, 2, 3], opponent)
     assert env.num_envs == 3
@@ -110,7 +110,7 @@ def test_shown_players_are_games_and_the_opponent_plays_the_hidden_ones():
     assert opponent.resets == [[1], [0], [0], [1]]
 
 
-def test_the_actions_of_shown_and_hidden_players_reach_their_own_games():
+def test_actions_of_shown_and_hidden_players_reach_their_games():
     taken = []
 
     class Noting(LocalVectorEnv):
@@ -149,13 +149,13 @@ def weigh(value):
 
 
 class Fitting:
-    """A network that all weights fit."""
+    """A network that accepts any weights."""
 
     def load(self, variables):
         pass
 
 
-def test_a_full_league_loses_its_weakest_and_another_session_has_the_rest(tmp_path):
+def test_a_full_league_drops_its_weakest_and_can_be_read_again(tmp_path):
     league = League(tmp_path / "league")
     ratings = [100.0, 50.0, *(200.0 + 10 * index for index in range(SIZE - 1))]
     for index, rating in enumerate(ratings):
@@ -164,7 +164,7 @@ def test_a_full_league_loses_its_weakest_and_another_session_has_the_rest(tmp_pa
     assert [member.rating for member in league.members] == kept
     assert len(list((tmp_path / "league").glob("*.ckpt"))) == SIZE
     league.add(make_record(0), 7.0, weigh(-1))
-    assert len(league.members) == SIZE, "the same frames again replace their member"
+    assert len(league.members) == SIZE, "a member with the same frames is replaced"
     rows = (tmp_path / "league.csv").read_text().splitlines()
     assert rows[0] == "frames,rating"
     assert rows[-1] == "0,7"
@@ -174,9 +174,9 @@ def test_a_full_league_loses_its_weakest_and_another_session_has_the_rest(tmp_pa
     assert sorted(float(member.weights["policy/kernel"][0, 0]) for member in again.members)[0] == -1
 
 
-def test_a_full_disk_is_a_warning_that_names_the_league(tmp_path, monkeypatch):
+def test_a_full_disk_gives_a_warning_that_names_the_league(tmp_path, monkeypatch):
     def fail(*arguments):
-        raise OSError(errno.ENOSPC, "No space left on device")  # a write names no file
+        raise OSError(errno.ENOSPC, "No space left on device")  # a failed write names no file
 
     monkeypatch.setattr("doom_a3c.run.league.save", fail)
     said = []
@@ -188,14 +188,14 @@ def test_a_full_disk_is_a_warning_that_names_the_league(tmp_path, monkeypatch):
     assert "No space" in line
 
 
-def test_a_fixed_league_takes_nobody(tmp_path):
+def test_a_fixed_league_takes_no_new_members(tmp_path):
     league = League(tmp_path / "league", [Member(0, 0.0, weigh(0))], fixed=True)
     league.add(make_record(5), 500.0, weigh(1))
     assert len(league.members) == 1
     assert not (tmp_path / "league").exists()
 
 
-def test_members_are_drawn_by_the_matches_that_they_should_win(tmp_path):
+def test_members_are_drawn_by_their_expected_wins(tmp_path):
     league = League(tmp_path, [Member(index, rating, weigh(index)) for index, rating in enumerate((-400.0, 400.0, 0.0))])
     random = np.random.default_rng(0)
     drawn = Counter(league.draw(random, evenly=False).frames for _ in range(11_000))
@@ -212,13 +212,13 @@ def make_league_opponent(folder):
     return LeagueOpponent(league, network, 8, np.random.default_rng(0), evenly=True)
 
 
-def test_a_league_opponent_changes_members_between_matches_alone(tmp_path):
+def test_a_league_opponent_changes_members_only_between_matches(tmp_path):
     opponent, pixels, seen = make_league_opponent(tmp_path), np.zeros((8, *INPUTS.pixels), np.uint8), set()
     for _ in range(20):
         opponent.act(pixels, np.ones(8, np.float32))
         ratings = opponent.ratings.copy()
         seen.add(tuple(ratings))
-        opponent.act(pixels, np.float32([0, 1] * 4))  # single matches were lost to faults
+        opponent.act(pixels, np.float32([0, 1] * 4))  # some matches begin anew after faults
         assert (opponent.ratings == ratings).all()
     assert len(seen) > 5
     assert {rating for each in seen for rating in each} == {0.0, 100.0}
@@ -232,7 +232,7 @@ def test_matches_out_of_step_after_a_fault_get_new_members_too(tmp_path):
     assert len(seen) > 5
 
 
-def test_members_that_cannot_play_are_left_out_and_half_written_ones_removed(tmp_path):
+def test_unusable_league_members_are_skipped_or_removed(tmp_path):
     mine, other = ({name: p.numpy() for name, p in named(net).items()} for net in (network("l"), network("m", 1)))
     league = League(tmp_path)
     mine["of another kind"] = np.zeros(least_parameters(SMALL), np.float32)  # so that the file is large enough
@@ -250,7 +250,7 @@ def test_members_that_cannot_play_are_left_out_and_half_written_ones_removed(tmp
     again.add(make_record(6000), 6.0, mine)
     assert len(again.members) == SIZE
     again.add(make_record(1000), 5.0, mine)
-    assert [member.rating for member in again.members] == [6.0, 5.0], "copies are of one age, which the new one replaces"
+    assert [member.rating for member in again.members] == [6.0, 5.0], "the new member replaces all copies with its frames"
 
 
 def named(net):
@@ -259,7 +259,7 @@ def named(net):
     return {variable_name(parameter): parameter for parameter in net.parameters}
 
 
-def test_the_reward_of_a_rated_match_is_the_performance_at_its_end():
+def test_a_rated_match_pays_its_performance_rating_at_the_end():
     opponent = type("Strength", (), {"ratings": np.array([10.0, 20.0, 30.0])})()
     env = RatedMatches(make_games(3), opponent)
     env.reset()
@@ -267,7 +267,9 @@ def test_the_reward_of_a_rated_match_is_the_performance_at_its_end():
     assert paid[:-1] == [[0, 0, 0]] * (LENGTH - 1)
     # frags 0, 0 and 15 against 0, 1 and 2: drawn, lost, won
     assert paid[-1] == [rate(10, 0), rate(20, -1), rate(30, 1)] == [10, -380, 430]
-    assert [env.step(np.array([1, 0, 0]))[1].tolist() for _ in range(LENGTH)][-1] == [410, -380, -370], "frags start anew"
+    assert [env.step(np.array([1, 0, 0]))[1].tolist() for _ in range(LENGTH)][-1] == [410, -380, -370], (
+        "frags start at zero"
+    )
 
 
 @pytest.mark.parametrize(("score", "rivals", "outcome"), [(2, (1, 1.5), 1), (2, (2, 1), 0.5), (2, (1, 3), 0), (2, (), 0.5)])
@@ -304,7 +306,7 @@ def test_training_vectors_have_room_for_hidden_players(opponents, shown, players
 
 @pytest.fixture
 def agents():
-    """Two untrained agents of a duel of eight seconds."""
+    """Two untrained agents for a duel of eight seconds."""
     scenario, config = make_scenario(), Config()
     builder = Builder(scenario, config)
     made = [builder.make_network(name, seed) for seed, name in enumerate("ab")]
@@ -342,7 +344,7 @@ def write_duel(folder, minutes=0.1):
     return file
 
 
-def test_opponents_play_the_users_wad_but_no_other_actions(tmp_path):
+def test_an_opponent_must_fit_the_users_game(tmp_path):
     file = write_duel(tmp_path)
     scenario, config = catalog.find(str(file)), Config(scenario=str(file), opponents=str(tmp_path / "a.ckpt"))
     builder, record = Builder(scenario, config), begin_run(scenario, config)
@@ -363,7 +365,7 @@ def test_opponents_play_the_users_wad_but_no_other_actions(tmp_path):
 
 
 @pytest.mark.process
-def test_a_run_against_its_past_keeps_a_league_and_goes_on_with_it(tmp_path, capsys):
+def test_a_run_against_its_past_keeps_its_league_when_resumed(tmp_path, capsys):
     flags = ["--workers", "1", "--envs-per-worker", "4", "--rollout-length", "8", "--evaluation-episodes", "2"]
     flags += ["--evaluate-every", "0", "--opponents", "past", "--models-dir", "m", "--name", "duel"]
     first = call("train", "--scenario", write_duel(tmp_path), "--frames", "1500", *flags, cwd=tmp_path)
@@ -413,7 +415,7 @@ def test_bots_take_the_places_of_the_other_agents(tmp_path):
         (["--scenario", "mine.toml", "--opponents", "past", "--engine", "cluster"], "cluster"),
     ],
 )
-def test_impossible_opponents_are_one_line(tmp_path, monkeypatch, capsys, flags, words):
+def test_impossible_opponents_give_a_one_line_error(tmp_path, monkeypatch, capsys, flags, words):
     from doom_a3c.cli import train
 
     write_duel(tmp_path)
@@ -429,7 +431,7 @@ def test_compare_and_cross_play_exclude_each_other(capsys):
     assert "--cross-play has no effect with --compare" in capsys.readouterr().err
 
 
-def test_random_play_is_an_opponent_too():
+def test_a_random_policy_can_be_an_opponent():
     env = OpposedGames(
         make_games(), [0, 2], PolicyOpponent(RandomPolicy(Categorical(10)), 2, np.random.default_rng(0), 1.0)
     )
@@ -464,7 +466,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_keys_and_mouse_are_the_controls_of_a_person(root, monkeypatch):
+def test_keys_and_mouse_control_a_persons_player(root, monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     result = subprocess.run([sys.executable, "-c", PERSON], cwd=root, capture_output=True, text=True, check=True)
     assert result.stdout.splitlines() == [
@@ -475,7 +477,7 @@ def test_keys_and_mouse_are_the_controls_of_a_person(root, monkeypatch):
 
 
 class Runner:
-    """A person who runs to the next wall and fires, and keeps what the window shows."""
+    """A person who runs into the nearest wall while firing, and records the shapes of the pictures shown."""
 
     def __init__(self, frames=10**6):
         self.pictures, self._frames = [], frames
@@ -493,13 +495,13 @@ class Runner:
 def test_a_person_plays_a_match_against_an_agent(agents):
     runner = Runner()
     frags, theirs = play_person(agents[0], runner, 1)
-    assert frags < 0, "by rockets at a wall"
+    assert frags < 0, "from rockets fired at a wall"
     assert len(theirs) == 1
     assert set(runner.pictures) == {(480, 640, 3)}
     assert len(runner.pictures) == 4 * STEPS
 
 
-def test_a_person_may_leave_and_an_engine_may_die(agents):
+def test_a_person_leaving_or_an_engine_dying_ends_all_engines(agents):
     with pytest.raises(KeyboardInterrupt):
         play_person(agents[0], Runner(10), 1)
     assert until(lambda: not engines(os.getpid()))
@@ -514,7 +516,7 @@ def test_a_person_may_leave_and_an_engine_may_die(agents):
     assert until(lambda: not engines(os.getpid()))
 
 
-def test_games_of_one_agent_have_no_place_for_a_person(monkeypatch, capsys):
+def test_against_me_needs_a_display_and_a_game_of_two_agents(monkeypatch, capsys):
     monkeypatch.delenv("DISPLAY", raising=False)
     assert play_command.main(["--model", "basic", "--against-me"]) == 2
     assert "--against-me needs a display" in capsys.readouterr().err

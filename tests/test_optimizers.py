@@ -40,7 +40,7 @@ def test_adam_follows_its_formula(updates):
     weights = [variable.numpy().astype(np.float64) for variable in shared]
     m, v = [0.0] * len(SHAPES), [0.0] * len(SHAPES)
     for t in range(1, updates + 1):
-        rate = 0.1 / t  # another step size with every call, as annealing gives
+        rate = 0.1 / t  # a different step size at every call, as with annealing
         apply(optimizer, gradients(t), rate)
         step = rate * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
         for i, gradient in enumerate(gradients(t)):
@@ -51,7 +51,7 @@ def test_adam_follows_its_formula(updates):
 
 
 def test_adams_epsilon_is_epsilon_hat():
-    # A gradient about as small as epsilon tells epsilon-hat from an epsilon added after bias correction.
+    # A gradient about as small as epsilon distinguishes epsilon-hat from an epsilon added after bias correction.
     shared = [tf.Variable(0.0)]
     apply(Adam(shared), [np.float32(1e-7)], 1.0)
     root = np.sqrt(0.001) * 1e-7
@@ -83,7 +83,7 @@ def test_rmsprop_follows_its_formula(updates):
 def test_rmsprops_epsilon_is_under_the_root(epsilon):
     shared = [tf.Variable(5.0), tf.Variable(5.0)]
     optimizer = RMSProp(shared, epsilon)
-    steps = 400  # after which the mean square of a gradient of 0 is 0.99^400, about 0.02, no more 1
+    steps = 400  # after which the mean square of a gradient of 0 is 0.99^400, about 0.02, no longer 1
     for _ in range(steps):
         apply(optimizer, np.float32([0, 0]), 0.1)
     apply(optimizer, np.float32([0.1, -2]), 0.1)
@@ -99,11 +99,11 @@ def test_slots_exist_before_the_first_apply(kind, starts):
     for i, start in enumerate(starts):
         for slot, variable in zip(slots[i * len(shared) :], shared, strict=False):
             np.testing.assert_array_equal(slot, np.full(variable.shape, start))
-    assert len({slot.name for slot in slots}) == len(slots)  # checkpoints know them by name
+    assert len({slot.name for slot in slots}) == len(slots)  # checkpoints identify them by name
 
 
 @pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
-def test_slots_hold_all_of_an_optimizers_state(kind):
+def test_slots_hold_the_whole_optimizer_state(kind):
     first, second = variables(), variables()
     one, other = OPTIMIZERS[kind](first), OPTIMIZERS[kind](second)
     for seed in (1, 2):

@@ -62,7 +62,7 @@ def test_every_field_of_a_step_view_is_drawn(change):
     assert (panel(MOMENT._replace(**change)) != base).any()
 
 
-def test_policy_and_value_light_up_in_their_colours():
+def test_policy_and_value_saliency_have_their_own_colours():
     dark, light = np.zeros((84, 84)), np.ones((84, 84))
     black = MOMENT._replace(seen=np.zeros((84, 84, 3), np.uint8))
     left, right = (
@@ -83,7 +83,7 @@ def test_the_newest_picture_of_a_stack_is_shown_in_its_colours(pictures, channel
         assert (seen[..., channel] == stack[..., -channels:][..., channel % channels]).all()
 
 
-def test_of_many_actions_the_likeliest_are_shown_with_the_chosen_probabilities():
+def test_of_many_actions_only_the_likeliest_are_shown():
     probabilities = np.full(40, 0.001)
     probabilities[37] = 1 - 39 * 0.001
     names = [f"ACTION_{index}" for index in range(40)]
@@ -93,8 +93,8 @@ def test_of_many_actions_the_likeliest_are_shown_with_the_chosen_probabilities()
     assert (panel(many, actions=names) == panel(many, actions=[*names[:39], "UNSEEN"])).all()
 
 
-def test_the_overlay_shows_the_chosen_actions_even_when_they_are_unlikely():
-    views = [*choices(*[0.05] * 20, taken=17), *choices(*[0.1] * 10, taken=9)]  # as turns in steps, beside likelier weapons
+def test_chosen_actions_are_shown_even_if_unlikely():
+    views = [*choices(*[0.05] * 20, taken=17), *choices(*[0.1] * 10, taken=9)]  # e.g. turns, and likelier weapons
     names = [f"ACTION_{index}" for index in range(30)]
     for taken in (17, 29):
         other = [*names[:taken], "ANOTHER", *names[taken + 1 :]]
@@ -102,20 +102,20 @@ def test_the_overlay_shows_the_chosen_actions_even_when_they_are_unlikely():
         assert (panel(many, actions=names) != panel(many, actions=other)).any()
 
 
-def test_long_names_that_differ_at_an_end_stay_different():
+def test_shortened_names_stay_distinct():
     turns = [f"TURN_LEFT_RIGHT_DELTA={amount}" for amount in (-4, 4, 0.5)]
     assert (panel(MOMENT, actions=turns) != panel(MOMENT, actions=[turns[1], turns[0], turns[2]])).any()
     shots = [f"{first}+TURN_LEFT_RIGHT_DELTA=4" for first in ("ATTACK", "MOVE_FORWARD", "USE")]
     assert (panel(MOMENT, actions=shots) != panel(MOMENT, actions=[shots[1], shots[0], shots[2]])).any()
 
 
-def test_a_new_episode_begins_with_no_values_of_the_old_one():
+def test_a_new_episode_clears_the_values_of_the_old_one():
     later = MOMENT._replace(step=2, value=9.0)
     assert (panel(MOMENT, later, MOMENT) == panel(MOMENT)).all()
     assert (panel(MOMENT, later) != panel(later)).any()
 
 
-def test_numbers_that_are_not_finite_are_drawn_too():
+def test_non_finite_numbers_can_be_drawn():
     broken = view_action(Categorical(3), np.full(3, np.nan), np.array(0))
     nothing = MOMENT._replace(actions=broken, value=float("nan"), variables=[("X", float("inf"))])
     assert panel(nothing).shape == (HEIGHT, WIDTH, 3)
@@ -126,7 +126,7 @@ def test_the_width_of_a_wide_game_is_limited():
 
 
 @pytest.mark.parametrize("size", [(480, 640), (210, 160), (240, 321), (84, 84), (2000, 1000)])
-def test_any_game_is_as_high_as_the_panel_and_of_even_width(size):
+def test_games_are_scaled_to_the_panels_height_and_even_width(size):
     picture = place_beside(np.full((*size, 3), 7, np.uint8), panel(MOMENT))
     height, width, _ = picture.shape
     assert height == HEIGHT
@@ -137,7 +137,7 @@ def test_any_game_is_as_high_as_the_panel_and_of_even_width(size):
 
 @pytest.mark.parametrize("variables", [0, 2])
 @pytest.mark.parametrize("core", ["lstm", "none"])
-def test_saliency_is_how_much_blurred_spots_change_logits_and_value(make_network, core, variables):
+def test_saliency_measures_the_effect_of_blurred_spots(make_network, core, variables):
     network = make_network(core=core, variables=variables)
     random = np.random.default_rng(1)
     pixels = random.integers(256, size=(1, 8, 8, 1), dtype=np.uint8)
@@ -170,7 +170,7 @@ def test_saliency_is_how_much_blurred_spots_change_logits_and_value(make_network
 
 
 @pytest.mark.parametrize("salience", [False, True])
-def test_a_policy_of_training_says_what_its_network_saw_and_where_it_looked(make_network, salience):
+def test_a_training_view_shows_the_networks_input_and_saliency(make_network, salience):
     network = make_network(core="lstm")
     observation = SimpleNamespace(observation=SimpleNamespace(stack=1))
     parts = {"inputs": network.inputs, "distribution": network.distribution}

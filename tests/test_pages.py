@@ -1,4 +1,4 @@
-"""Every shell command of README and docs does what it says, with budgets of seconds, in the order of its page."""
+"""Every shell command in README and docs works: run in page order, with budgets of seconds."""
 
 import re
 import shutil
@@ -22,7 +22,7 @@ gymnasium.register("Mine-v0", CartPoleEnv, max_episode_steps=50)
 
 @pytest.fixture(scope="module")
 def prover(tmp_path_factory):
-    """Proves commands in a folder with the files of the reader's own that pages name, and two runs."""
+    """Tries commands in a folder with finished runs and the user files that pages mention."""
     folder = tmp_path_factory.mktemp("pages")
     for kind in ("wad", "cfg"):
         shutil.copy(f"{vizdoom.scenarios_path}/basic.{kind}", folder / f"mine.{kind}")
@@ -34,7 +34,7 @@ def prover(tmp_path_factory):
     for page, name in (("docs/own-scenario.md", "own/orchard.toml"), ("docs/atari.md", "sticky_pong.toml")):
         (folder / name).write_text(next(each for each in read_blocks(PAGES[page], "toml") if each.startswith("base = ")))
     prover = Prover(folder)
-    longer = ("--frames", 30_000, "--evaluate-every", 0, "--evaluation-episodes", 1)  # 100 episodes, which make a curve
+    longer = ("--frames", 30_000, "--evaluate-every", 0, "--evaluation-episodes", 1)  # 100 episodes, enough for a curve
     assert call("train", "--scenario", "cartpole", "--name", "pong", "--seed", 2, *longer, cwd=folder).returncode == 0
     prover.prove("python train.py --scenario basic --seed 1")
     prover.prove("python train.py --scenario basic.wad")
@@ -43,7 +43,7 @@ def prover(tmp_path_factory):
 
 
 def prove_page(page, prover):
-    """Proves the commands of a page, beside copies of the newest model under the names that pages use."""
+    """Tries the commands of a page, with copies of the newest model under the names that pages use."""
     for copy in ("best.ckpt", "other/best.ckpt"):
         shutil.copy(prover.folder / "models" / "best.ckpt", prover.folder / copy)
     for command in read_commands(PAGES[page]):
@@ -51,11 +51,11 @@ def prove_page(page, prover):
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS)
-def test_the_commands_of_a_page_are_right(page, prover):
+def test_the_commands_of_a_page_work(page, prover):
     prove_page(page, prover)
 
 
-def test_the_tutorial_makes_what_it_shows(prover):
+def test_the_tutorial_produces_what_it_shows(prover):
     prove_page("docs/own-scenario.md", prover)
     own = prover.folder / "own"
     (config,) = read_blocks(PAGES["docs/own-scenario.md"], "ini")
@@ -82,12 +82,12 @@ def test_the_tutorial_makes_what_it_shows(prover):
         ("htop -d 5", "does not know"),
     ],
 )
-def test_a_wrong_command_is_seen(prover, command, message):
+def test_a_wrong_command_is_caught(prover, command, message):
     with pytest.raises(Exception, match=message):
         prover.prove(command)
 
 
-def test_commands_are_read_where_they_stand():
+def test_commands_are_read_from_text_and_code_blocks():
     text = """
 Say `python train.py --help` or `htop -d
 5` or `podman stop -t 9`, not `train.py` or `--resume`.
@@ -115,7 +115,7 @@ import x
     ]
 
 
-def test_every_exception_is_of_some_command():
+def test_every_exception_matches_a_command():
     commands = [command for text in PAGES.values() for command in read_commands(text)]
     assert [known for known in NOT_RUN if not any(command.startswith(known) for command in commands)] == []
     calls = [command.removeprefix("python ").replace(".py ", " ") for command in commands]

@@ -1,4 +1,4 @@
-"""What terminals of any width show of a run, and what files and pipes get."""
+"""How a run is shown on terminals of any width, and in files and pipes."""
 
 import fcntl
 import io
@@ -74,14 +74,14 @@ TOYS = {"PYTHONPATH": str(ROOT / "tests")}
 
 
 def drawn(status, phase, width, height=None):
-    """Returns the lines of a panel on a terminal of that width."""
+    """Returns the lines of a panel on a terminal of the given size."""
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     console.print(draw_panel(status, phase, width, height))
     return console.file.getvalue().split("\n")[:-1]
 
 
 class Terminal:
-    """A program on a pseudo-terminal, and what an emulator shows of it."""
+    """A program on a pseudo-terminal, and its screen in an emulator."""
 
     def __init__(self, folder, columns, *command, **environment):
         self._master, slave = os.openpty()
@@ -108,14 +108,14 @@ class Terminal:
         os.write(self._master, keys)
 
     def wait_for(self, text, seconds=240):
-        """Reads on until the screen shows a text; fails after `seconds`, or if the program ends."""
+        """Reads output until the screen shows a text; fails after `seconds`, or if the program ends."""
         last = time.monotonic() + seconds
         while text not in "\n".join(self.lines) and time.monotonic() < last and self._read(seconds):
             pass
         assert text in "\n".join(self.lines)
 
     def end(self):
-        """Returns the exit status of the program and all lines that it has left."""
+        """Waits for the program to end; returns its exit status and all lines that remain."""
         while self._read(120):
             pass
         status = self.process.wait(120)
@@ -126,7 +126,7 @@ class Terminal:
         ready, _, _ = select.select([self._master], [], [], seconds)
         try:
             data = os.read(self._master, 65536) if ready else b""
-        except OSError:  # nobody has it open any longer
+        except OSError:  # the program has closed it
             return False
         self._stream.feed(data)
         return bool(data)
@@ -147,23 +147,23 @@ class Terminal:
 
 @pytest.mark.parametrize("width", [1, 2, 10, 20, 21, 40, 80, 200])
 @pytest.mark.parametrize("status", [STATUS, NOTHING_KNOWN, None], ids=["all", "nothing", "before"])
-def test_each_row_takes_a_line_of_any_terminal(status, width):
+def test_each_row_fits_on_one_line_at_any_width(status, width):
     lines = drawn(status, "starting 48 games: 12, loading TensorFlow", width)
     assert all(len(line) <= width for line in lines)
-    folded = [line for line in lines[1:] if line.startswith(" " * 10)]  # of the gif's name
+    folded = [line for line in lines[1:] if line.startswith(" " * 10)]  # the rest of the gif's name
     if status is not STATUS or width > 20:
         assert len(lines) - len(folded) == 1 + (0 if status is None else 1 + len(format_rows(status)))
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
-def test_of_a_curve_the_newest_part_is_drawn(width):
+def test_the_newest_part_of_a_curve_is_drawn(width):
     means = [0.0] * 50 + [100.0]
     (line,) = [line for line in drawn(STATUS._replace(means=means), "", width) if line.startswith("mean of 100")]
     assert line.rstrip().endswith("\u2588")
     assert len(line) <= width
 
 
-def test_a_panel_says_first_how_far_a_run_is():
+def test_a_panel_begins_with_the_progress_of_the_run():
     first, *others = drawn(STATUS, "saving", 80)
     assert first.rstrip().endswith(" 23.4%  1:02:05 left")
     assert [re.split(r"  +", line.rstrip()) for line in others] == [
@@ -181,13 +181,13 @@ def test_a_panel_says_first_how_far_a_run_is():
 
 
 @pytest.mark.parametrize("width", [30, 66, 80, 200])
-def test_the_name_of_the_newest_gif_is_whole(width):
+def test_the_name_of_the_newest_gif_is_not_cut_off(width):
     text = "".join(line[13:].rstrip() for line in drawn(STATUS, "", width) if line[:13].strip() in ("", "newest gif"))
     assert text == (str(STATUS.gif) if width == 200 else STATUS.gif.name)
 
 
-def test_a_panel_says_how_to_end_until_the_end(monkeypatch):
-    output = drawn_on(monkeypatch)
+def test_a_panel_shows_the_ctrl_c_hint_only_during_the_run(monkeypatch):
+    output = fake_terminal(monkeypatch)
     panel = LivePanel()
     panel.show(None, "")
     assert "Ctrl-C" not in output.getvalue()
@@ -199,14 +199,14 @@ def test_a_panel_says_how_to_end_until_the_end(monkeypatch):
     assert "Ctrl-C" not in output.getvalue()
 
 
-def test_a_panel_on_its_way_to_a_terminal_that_becomes_narrower_leaves_nothing(monkeypatch):
-    output = drawn_on(monkeypatch)
+def test_a_panel_drawn_just_before_a_resize_leaves_nothing(monkeypatch):
+    output = fake_terminal(monkeypatch)
     panel, screen = LivePanel(), pyte.HistoryScreen(100, 40)
     stream = pyte.Stream(screen)
     for number, width in enumerate((100, 30, 80, 20, 60, 25, 90)):
         panel.log(f"message {number}")
         panel.show(STATUS, "")
-        screen.resize(40, width)  # before the terminal has read what was drawn for another width
+        screen.resize(40, width)  # before the terminal has read the output for the previous width
         stream.feed(output.getvalue().replace("\n", "\r\n"))
         output.seek(output.truncate(0))
         panel._console.width = width
@@ -223,7 +223,7 @@ def test_a_panel_on_its_way_to_a_terminal_that_becomes_narrower_leaves_nothing(m
 @pytest.mark.parametrize("height", [1, 2, 3, 7, 8, 12, 40])
 @pytest.mark.parametrize("status", [STATUS, NOTHING_KNOWN, None], ids=["all", "nothing", "before"])
 @pytest.mark.parametrize("width", [20, 40])
-def test_a_panel_is_no_higher_than_its_terminal_and_keeps_its_first_line_and_its_note(status, height, width):
+def test_a_low_terminal_keeps_the_first_line_and_the_note(status, height, width):
     whole, lines = drawn(status, "saving", width), drawn(status, "saving", width, height)
     assert len(lines) == min(height, len(whole))
     kept = len(lines) if height == 1 else len(lines) - 1
@@ -232,7 +232,7 @@ def test_a_panel_is_no_higher_than_its_terminal_and_keeps_its_first_line_and_its
 
 
 class KeepingScreen(pyte.HistoryScreen):
-    """A screen that keeps a copy of all its lines when it is erased from its first corner, as tmux does."""
+    """A screen that saves all its lines to the history when it is erased from the top left, as tmux does."""
 
     def erase_in_display(self, how=0, *arguments, **options):
         if how == 0 and (self.cursor.x, self.cursor.y) == (0, 0):
@@ -241,8 +241,8 @@ class KeepingScreen(pyte.HistoryScreen):
 
 
 @pytest.mark.parametrize("heights", [(8, 8, 8), (1, 2, 3), (8, 24, 8), (24, 4, 24)])
-def test_a_low_terminal_keeps_one_panel(heights, monkeypatch):
-    output = drawn_on(monkeypatch)
+def test_a_low_terminal_shows_a_single_panel(heights, monkeypatch):
+    output = fake_terminal(monkeypatch)
     panel, screen = LivePanel(), KeepingScreen(40, heights[0], history=1000)
     stream = pyte.Stream(screen)
 
@@ -265,8 +265,9 @@ def test_a_low_terminal_keeps_one_panel(heights, monkeypatch):
         assert len([line for line in lines if line.startswith(f"{name} ")]) == 1
 
 
-def test_the_cursor_waits_at_the_start_of_the_panel_where_a_terminal_that_wraps_lines_keeps_it(monkeypatch):
-    output = drawn_on(monkeypatch)
+def test_the_cursor_waits_at_the_start_of_the_panel(monkeypatch):
+    """A terminal that rewraps lines keeps the cursor on that line."""
+    output = fake_terminal(monkeypatch)
     panel, screen = LivePanel(), pyte.Screen(100, 40)
     stream = pyte.Stream(screen)
     for number in range(3):
@@ -277,7 +278,7 @@ def test_the_cursor_waits_at_the_start_of_the_panel_where_a_terminal_that_wraps_
         panel._console.width = 100
         assert (screen.cursor.x, screen.cursor.y) == (0, number + 1)
         assert " left" in screen.display[number + 1]
-    screen.insert_lines(5)  # as where lines of the panel have been wrapped
+    screen.insert_lines(5)  # as if lines of the panel had been wrapped
     panel.close()
     stream.feed(output.getvalue().replace("\n", "\r\n"))
     lines = [line.rstrip() for line in screen.display if line.strip()]
@@ -286,7 +287,7 @@ def test_the_cursor_waits_at_the_start_of_the_panel_where_a_terminal_that_wraps_
 
 
 @pytest.mark.parametrize("columns", [30, 60])
-def test_errors_on_a_terminal_break_between_words(columns, monkeypatch):
+def test_errors_on_a_terminal_wrap_between_words(columns, monkeypatch):
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
 
@@ -296,14 +297,14 @@ def test_errors_on_a_terminal_break_between_words(columns, monkeypatch):
     with os.fdopen(slave, "w") as stream:
         monkeypatch.setattr("sys.stderr", stream)
         assert command.run("train.py", fail, []) == 2
-        said = os.read(master, 10_000).decode().splitlines()
+        lines = os.read(master, 10_000).decode().splitlines()
     os.close(master)
-    assert all(len(line) <= columns for line in said)
-    assert " ".join(said) == "train.py: unknown scenario 'cartpol'; did you mean cartpole? --list-scenarios shows all"
-    assert len(said) > 1
+    assert all(len(line) <= columns for line in lines)
+    assert " ".join(lines) == "train.py: unknown scenario 'cartpol'; did you mean cartpole? --list-scenarios shows all"
+    assert len(lines) > 1
 
 
-def test_what_is_not_known_is_left_out():
+def test_unknown_values_are_left_out():
     assert format_rows(NOTHING_KNOWN) == [
         ("frames", "2,340,000/10,000,000"),
         ("mean of 100", "(43 of 100 episodes counted)"),
@@ -319,14 +320,14 @@ def test_what_is_not_known_is_left_out():
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.0, "0:00 left"), (59.6, "1:00 left"), (65.0, "1:05 left"), (86_400.0, "24:00:00 left")]
 )
-def test_a_time_left_is_in_hours_minutes_and_seconds(seconds, words):
+def test_time_left_is_in_hours_minutes_and_seconds(seconds, words):
     assert format_time_left(STATUS._replace(seconds_left=seconds)) == words
 
 
 @pytest.mark.parametrize(
     ("values", "curve"), [([], ""), ([1.0], ""), ([5.0, 5.0], "▁▁"), ([-1e100, 1e100], "▁█"), (range(8), "▁▂▃▄▅▆▇█")]
 )
-def test_a_curve_fits_in_a_line(values, curve):
+def test_a_curve_is_drawn_as_a_sparkline(values, curve):
     assert draw_sparkline(values) == curve
 
 
@@ -353,7 +354,7 @@ def terminal(tmp_path):
 
 
 @pytest.mark.process
-def test_a_terminal_shows_one_panel_though_it_changes_its_width(terminal, tmp_path):
+def test_a_resized_terminal_shows_a_single_panel(terminal, tmp_path):
     run = terminal(80, settings=SLOW, COLUMNS="80", LINES="40", **TOYS)
     run.wait_for("loading TensorFlow")
     run.wait_for(" left")
@@ -373,7 +374,7 @@ def test_a_terminal_shows_one_panel_though_it_changes_its_width(terminal, tmp_pa
 
 @pytest.mark.process
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
-def test_tmux_keeps_one_panel_of_a_low_window_that_changes_its_size(tmp_path):
+def test_a_low_resized_tmux_window_keeps_a_single_panel(tmp_path):
     status = STATUS._replace(gif=None)
     (tmp_path / "show.py").write_text(f"""
 import os, pathlib, time
@@ -416,7 +417,7 @@ time.sleep(60)
 
 
 @pytest.mark.process
-def test_a_program_on_a_terminal_shows_one_panel_below_its_own_lines(tmp_path):
+def test_a_program_shows_one_panel_below_its_own_output(tmp_path):
     (tmp_path / "mine.py").write_text("""
 import sys, doom_a3c as dc
 from registered_toys import Slow
@@ -438,7 +439,7 @@ dc.train(Slow, frames=50, progress=False, **settings)
 
 
 @pytest.mark.process
-def test_a_terminal_that_can_do_nothing_gets_lines(terminal):
+def test_a_dumb_terminal_gets_plain_lines(terminal):
     run = terminal(80, "--frames", "300", TERM="dumb")
     status, lines = run.end()
     assert status == 0
@@ -448,7 +449,7 @@ def test_a_terminal_that_can_do_nothing_gets_lines(terminal):
 
 @pytest.mark.process
 @pytest.mark.parametrize(("columns", "drawn"), [(80, f"{0:7d} {'':7} "), (20, "\n      0\n")])
-def test_an_episode_under_way_is_shown_until_its_row_takes_the_place(columns, drawn, terminal):
+def test_a_running_episode_is_shown_until_its_row_replaces_it(columns, drawn, terminal):
     run = terminal(
         columns, "--episodes", "2", "--record-episodes", "2", program="play", settings=("--model", "cartpole"), COLUMNS="80"
     )
@@ -459,8 +460,8 @@ def test_an_episode_under_way_is_shown_until_its_row_takes_the_place(columns, dr
     assert shown[shown.index("steps") + 1 :][:7] == ["0", "500.0", "500", "1", "500.0", "500", "mean"]
 
 
-def drawn_on(monkeypatch):
-    """Has what passes for a terminal as standard output, and returns it; a fixture would come too early for pytest."""
+def fake_terminal(monkeypatch):
+    """Makes a fake terminal the standard output and returns it. Not a fixture: pytest would replace it again."""
     output = io.StringIO()
     output.isatty = lambda: True
     monkeypatch.setattr("sys.stdout", output)
@@ -468,18 +469,18 @@ def drawn_on(monkeypatch):
 
 
 @pytest.mark.parametrize(("quiet", "term"), [(True, "xterm"), (False, "dumb")])
-def test_nothing_is_drawn_where_nothing_can_be(quiet, term, monkeypatch):
+def test_no_progress_is_drawn_when_quiet_or_on_a_dumb_terminal(quiet, term, monkeypatch):
     monkeypatch.setenv("TERM", term)
-    output = drawn_on(monkeypatch)
+    output = fake_terminal(monkeypatch)
     lines = Lines(quiet)
     lines.show_progress("under way")
     lines("done")
     assert output.getvalue() == ("" if quiet else "done\n")
 
 
-def test_what_is_drawn_goes_with_the_next_line(monkeypatch):
+def test_the_next_line_clears_the_progress_line(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    output = drawn_on(monkeypatch)
+    output = fake_terminal(monkeypatch)
     lines = Lines(False)
     lines.show_progress("under way")
     lines.show_progress("too soon")
@@ -490,8 +491,8 @@ def test_what_is_drawn_goes_with_the_next_line(monkeypatch):
 
 
 @pytest.mark.process
-def test_a_pipe_gets_lines_without_marks(tmp_path):
-    result = call("train", *SLOW, "--minutes", "0.25", cwd=tmp_path, **TOYS)  # longer than a line takes to come
+def test_a_pipe_gets_lines_without_escape_codes(tmp_path):
+    result = call("train", *SLOW, "--minutes", "0.25", cwd=tmp_path, **TOYS)  # long enough for a line to appear
     assert (result.returncode, result.stderr) == (0, "")
     assert "\x1b" not in result.stdout
     assert "nan" not in result.stdout

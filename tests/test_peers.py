@@ -1,4 +1,4 @@
-"""The benchmark beside other libraries: one rule for all, its figures and results, and that no process outlives a run."""
+"""The benchmark against other libraries: its rule, its figures and results, and that no process outlives a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from doom_a3c.settings.errors import UserError
 
 pytestmark = pytest.mark.tools
 
-# A trainer with an engine: in a session of its own, deaf to SIGTERM, with shared memory mapped.
+# A trainer with an engine in its own session that ignores SIGTERM and has shared memory mapped.
 ENGINE = """
 import mmap, os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -78,8 +78,8 @@ def episode(at, score):
 # The rule
 
 
-def test_the_mean_is_looked_at_after_each_finished_episode(tmp_path):
-    # It is at the target for a moment, in the midst of a rollout: the frames are told at its ends, at 100 and 200 s.
+def test_the_mean_is_checked_after_every_episode(tmp_path):
+    # It is at the target only briefly, within a rollout: frames are reported at rollout ends, at 100 and 300 s.
     scores = [75.0] * EPISODES + [-300.0] * 5
     lines = [episode(100.0 + number, score) for number, score in enumerate(scores)]
     run = run_of(tmp_path, {"time": 100.0, "frames": 1000}, *lines, {"time": 300.0, "frames": 2000})
@@ -90,7 +90,7 @@ def test_the_mean_is_looked_at_after_each_finished_episode(tmp_path):
     assert (result["outcome"], result["seconds"], result["frames"], result["episodes"]) == ("reached", 199.0, 1000, 105)
 
 
-def test_there_is_no_mean_of_fewer_episodes(tmp_path):
+def test_too_few_episodes_have_no_mean(tmp_path):
     run = run_of(tmp_path, *[episode(float(number), 90.0) for number in range(EPISODES - 1)])
     assert run.means == []
     assert run.reached(75.0, limit=1000.0) is None
@@ -105,7 +105,7 @@ def test_a_target_reached_after_the_limit_is_missed(tmp_path):
     assert (in_time["outcome"], in_time["seconds"]) == ("reached", 151.0)
 
 
-def test_half_a_line_waits_for_its_other_half(tmp_path):
+def test_a_partial_line_waits_for_its_rest(tmp_path):
     path = tmp_path / "report"
     run = Run(path, start=100.0)
     run.read()
@@ -119,18 +119,18 @@ def test_half_a_line_waits_for_its_other_half(tmp_path):
 
 
 def test_rate_is_the_median_of_windows_after_the_warm_up():
-    speeds = [1000] * 5 + [10] * 5 + [20] * 5 + [90] * 5  # frames in each second; the slow start of all is left out
+    speeds = [1000] * 5 + [10] * 5 + [20] * 5 + [90] * 5  # frames in each second; the warm-up is left out
     points = [Point(float(second), sum(speeds[:second])) for second in range(len(speeds) + 1)]
     assert compute_rate(points) == 20.0
     assert compute_rate([Point(p.seconds, 7 * int(p.seconds)) for p in points]) == 7.0
 
 
-def test_rate_of_a_run_that_is_too_short_is_unknown():
+def test_a_run_that_is_too_short_has_no_rate():
     assert compute_rate([]) is None
     assert compute_rate([Point(0.0, 0), Point(9.0, 900)]) is None
 
 
-# What the games report
+# Reports of the games
 
 
 def reported(path):
@@ -150,7 +150,7 @@ def test_workers_report_every_episode(tmp_path, gif_every):
     assert reported(tmp_path / "report") == [episode.score for episode in played]
 
 
-def test_every_peer_has_the_actions_of_this_program():
+def test_the_peers_game_has_this_programs_actions():
     from benchmarks.comparison.runners.basic_games import make_basic
     from doom_a3c.envs.doom.setup import name_available_actions
     from doom_a3c.settings import catalog
@@ -192,7 +192,7 @@ print(json.dumps({"ended": ended}))
 """
 
 
-def test_stable_baselines_gets_time_outs_as_truncations_and_every_score_is_reported(tmp_path):
+def test_stable_baselines_gets_truncations_and_reports_scores(tmp_path):
     arguments = [str(ROOT), str(tmp_path / "report")]
     command = [sys.executable, "-c", STABLE_BASELINES, *arguments]
     answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
@@ -204,7 +204,7 @@ def test_stable_baselines_gets_time_outs_as_truncations_and_every_score_is_repor
     assert all(walker)
     shooter = [(score, truncated) for game, score, truncated, _ in ended if game == 1]
     assert any(not truncated for _, truncated in shooter)
-    assert all(truncated or score > -280 for score, truncated in shooter)  # who kills is paid 106
+    assert all(truncated or score > -280 for score, truncated in shooter)  # a kill pays 106
     assert all(last_is_seen for *_, last_is_seen in ended)
 
 
@@ -227,13 +227,13 @@ def test_nothing_outlives_a_run(tmp_path):
 
 
 def write_runner(folder, monkeypatch, source):
-    """Returns the module of a runner that any interpreter finds."""
+    """Writes a runner that any interpreter can import; returns its module's name in a tuple."""
     (folder / "toy_runner.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(folder))
     return ("toy_runner",)
 
 
-def test_runs_are_kept_and_not_repeated(tmp_path, monkeypatch, capsys):
+def test_finished_runs_are_kept_and_not_repeated(tmp_path, monkeypatch, capsys):
     runner = write_runner(tmp_path, monkeypatch, REPORTER)
     monkeypatch.setitem(SYSTEMS, "this", System("ours", runner, tuned="its own game"))
     chosen = options(tmp_path, "--only", "this")
@@ -245,18 +245,18 @@ def test_runs_are_kept_and_not_repeated(tmp_path, monkeypatch, capsys):
     assert "| 1 of 1 | its own game |" in peers.make_table(chosen)
 
 
-def test_results_by_another_rule_are_not_mixed_in(tmp_path):
+def test_results_of_another_rule_are_left_out(tmp_path):
     chosen = options(tmp_path)
     old = {key: value for key, value in peers.make_settings("this", 1, chosen).items() if key != "rule"}
     chosen.results.write_text(json.dumps({**old, "outcome": "reached", "frames_per_second": 9.0, "seconds": 1.0}) + "\n")
     assert peers.make_table(chosen) == ""
 
 
-def test_every_system_that_learns_says_what_it_was_tuned_on():
+def test_every_learning_system_states_its_tuning():
     assert all(system.tuned for system in SYSTEMS.values() if system.learns)
 
 
-def test_a_run_that_fails_is_written_as_failed(tmp_path, monkeypatch):
+def test_a_failing_run_is_recorded_as_failed(tmp_path, monkeypatch):
     runner = write_runner(tmp_path, monkeypatch, "raise SystemExit('no games | here')")
     monkeypatch.setitem(SYSTEMS, "this", System("ours", runner))
     chosen = options(tmp_path, "--only", "this")
@@ -265,7 +265,7 @@ def test_a_run_that_fails_is_written_as_failed(tmp_path, monkeypatch):
     assert "failed: no games / here" in peers.make_table(chosen)
 
 
-def test_ratios_are_to_this_program(tmp_path):
+def test_ratios_are_relative_to_this_program(tmp_path):
     chosen = options(tmp_path)
     runs = [
         {**peers.make_settings(name, 1, chosen), "outcome": "reached", "frames_per_second": speed, "seconds": seconds}
@@ -288,7 +288,7 @@ BARE = str(Path(sys.base_prefix, "bin", "python3"))  # has no packages
         (["--games", "3"], "--games must be an even number"),
     ],
 )
-def test_mistakes_are_one_line(tmp_path, flags, message):
+def test_wrong_options_give_a_one_line_error(tmp_path, flags, message):
     script = [sys.executable, "-m", "benchmarks.peers", f"--results={tmp_path / 'results.jsonl'}", *flags]
     answer = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == 2
@@ -296,7 +296,7 @@ def test_mistakes_are_one_line(tmp_path, flags, message):
     assert len(answer.stderr.splitlines()) == 1
 
 
-def test_a_file_that_holds_no_results_is_a_mistake(tmp_path):
+def test_a_file_without_results_is_an_error(tmp_path):
     chosen = options(tmp_path)
     chosen.results.write_text("frames/s\n")
     with pytest.raises(UserError, match="--results"):

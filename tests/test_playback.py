@@ -1,4 +1,4 @@
-"""Playing into a folder: which films stay, and that no earlier call loses anything."""
+"""Playing into a folder: which films are kept, and that earlier results stay untouched."""
 
 import errno
 import itertools
@@ -34,7 +34,7 @@ def list_files(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_best_the_median_and_the_worst_are_picked():
+def test_best_median_and_worst_episodes_are_picked():
     assert pick_shown({}) == {}
     assert pick_shown({4: 1.0}) == {4: "best"}
     assert pick_shown({0: 1.0, 1: 2.0}) == {1: "best", 0: "worst"}
@@ -43,7 +43,7 @@ def test_the_best_the_median_and_the_worst_are_picked():
 
 
 @pytest.mark.parametrize("recorded", [10, 2], ids=["recorded while they play", "played again"])
-def test_films_of_the_best_the_median_and_the_worst_episode_stay(agent, tmp_path, monkeypatch, recorded):
+def test_films_of_best_median_and_worst_episodes_are_kept(agent, tmp_path, monkeypatch, recorded):
     monkeypatch.setattr(recordings, "RECORDED", recorded)
     results = agent.play(tmp_path, episodes=7, seed=3, **SHORT)
     shown = pick_shown(dict(enumerate(results.scores)))
@@ -61,7 +61,7 @@ def test_films_of_the_best_the_median_and_the_worst_episode_stay(agent, tmp_path
     ] * 3
 
 
-def test_a_given_number_of_films_is_that_of_the_first_episodes(agent, tmp_path):
+def test_record_episodes_keeps_films_of_the_first_episodes(agent, tmp_path):
     for count, names in ((0, []), (1, ["episode_000.gif", "episode_000.mp4"])):
         results = agent.play(tmp_path, episodes=3, record_episodes=count, **SHORT)
         assert sorted(path.name for path in results.folder.glob("episode*")) == names
@@ -71,7 +71,7 @@ def test_a_given_number_of_films_is_that_of_the_first_episodes(agent, tmp_path):
 
 
 class Drifting(CartPoleEnv):
-    """A game that its seed does not determine."""
+    """A game that is not determined by its seed."""
 
     starts = itertools.count(1)
 
@@ -85,7 +85,7 @@ class Drifting(CartPoleEnv):
         return observation, self.pay, terminated, truncated, infos
 
 
-def test_another_episode_does_not_pass_for_the_one_that_was_played(tmp_path, monkeypatch):
+def test_a_replay_with_another_score_gives_no_film(tmp_path, monkeypatch):
     monkeypatch.setattr(recordings, "RECORDED", 2)
     gymnasium.register("Drifting-v0", Drifting, max_episode_steps=50)
     agent = dc.load("cartpole", scenario="Drifting-v0")
@@ -96,14 +96,14 @@ def test_another_episode_does_not_pass_for_the_one_that_was_played(tmp_path, mon
     assert "best recorded: score" in (tmp_path / "index.html").read_text()
 
 
-def test_a_long_film_is_cut_on_the_page_which_says_so_and_names_the_whole_one(agent, tmp_path, monkeypatch):
+def test_the_page_cuts_a_long_film_and_links_the_whole_one(agent, tmp_path, monkeypatch):
     monkeypatch.setattr(recordings, "cut_clip", lambda film: recordings.Clip(b"clip", 20.0, 60.2))
     agent.play(tmp_path, episodes=1, **SHORT)
     page = (tmp_path / "index.html").read_text()
     assert 'first 20 s of 60; whole: <a href="episode_000.mp4">episode_000.mp4</a>' in page
 
 
-def test_a_second_call_leaves_alone_what_the_first_one_wrote(agent, tmp_path):
+def test_a_second_call_keeps_the_files_of_the_first(agent, tmp_path):
     folders, before = [], {}
     for _ in range(3):
         folders.append(agent.play(tmp_path / "result", episodes=2, **SHORT).folder)
@@ -114,7 +114,7 @@ def test_a_second_call_leaves_alone_what_the_first_one_wrote(agent, tmp_path):
 
 
 @pytest.mark.parametrize("played", [0, 2])
-def test_an_interrupted_playback_keeps_its_finished_episodes_and_their_page(agent, tmp_path, played):
+def test_an_interrupted_playback_keeps_finished_episodes(agent, tmp_path, played):
     def on_step(index, steps):
         if (index, steps) == (played, 5):
             playback.interrupt()
@@ -127,7 +127,7 @@ def test_an_interrupted_playback_keeps_its_finished_episodes_and_their_page(agen
     assert ("episode 3 of 9" in playback.shortfall) == (played > 0)
 
 
-def test_an_interrupt_while_films_are_written_leaves_gifs_out_and_the_page_whole(agent, tmp_path, monkeypatch):
+def test_an_interrupt_while_making_gifs_keeps_the_page_whole(agent, tmp_path, monkeypatch):
     def make_gif(film):
         playback.interrupt()
         return recordings.Clip(b"GIF89a", 1.0, 1.0)
@@ -142,7 +142,7 @@ def test_an_interrupt_while_films_are_written_leaves_gifs_out_and_the_page_whole
 
 
 def fill_disk(monkeypatch, has_room):
-    """Lets only those files be written for which there is room, by their paths and contents."""
+    """Fails writes as on a full disk unless `has_room` accepts a file's path and contents."""
     write_bytes = Path.write_bytes
 
     def write(path, data):
@@ -182,23 +182,23 @@ def test_on_a_full_disk_scores_come_first_and_films_last(agent, tmp_path, monkey
     fill_disk(monkeypatch, has_room)
     arguments = ["--model", "cartpole", "--out", "out", "--episodes", "2", "--random-episodes", "0"]
     assert play.main([*arguments, "--epsilon", "1"]) == 1
-    said, errors = capsys.readouterr()
-    assert "mean " in said
+    output, errors = capsys.readouterr()
+    assert "mean " in output
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert written == left
     assert "could not be written: No space left on device" in errors
     named = errors.split(" could not be written")[0].rpartition("/")[2]
     assert named not in written
-    seen = said.splitlines()[-1]
+    seen = output.splitlines()[-1]
     assert {name for name in ALL if name in seen} == {name for name in written if not name.startswith("episode")}
     page = tmp_path / "out" / "index.html"
-    assert (page.read_text().count("<video") if page.exists() else 0) == said.count("on the page") == shown
+    assert (page.read_text().count("<video") if page.exists() else 0) == output.count("on the page") == shown
     if (tmp_path / "out" / "summary.json").exists():
         recorded = json.loads((tmp_path / "out" / "summary.json").read_text())["recordings"]
         assert set(recorded) == {name for name in written if name.startswith("episode")}
 
 
-def test_an_episode_whose_film_finds_no_room_is_played_without_one(agent, tmp_path, monkeypatch):
+def test_an_episode_is_played_even_if_its_film_fails(agent, tmp_path, monkeypatch):
     add = films.VideoWriter.add
 
     def fail(writer, picture):
@@ -214,7 +214,7 @@ def test_an_episode_whose_film_finds_no_room_is_played_without_one(agent, tmp_pa
     assert json.loads((tmp_path / "full" / "summary.json").read_text())["scores"] == whole.scores
 
 
-def test_a_film_that_a_full_disk_has_left_without_an_end_is_removed(agent, tmp_path, monkeypatch):
+def test_a_truncated_film_is_removed(agent, tmp_path, monkeypatch):
     close = films.VideoWriter.__exit__
 
     def cut_off(writer, *error):
@@ -227,12 +227,12 @@ def test_a_film_that_a_full_disk_has_left_without_an_end_is_removed(agent, tmp_p
     assert {path.name for path in tmp_path.iterdir()} == {name for name in ALL if not name.startswith("episode")}
 
 
-def test_a_comparison_is_printed_though_the_disk_is_full(tmp_path, monkeypatch, capsys):
+def test_a_comparison_is_printed_even_on_a_full_disk(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     fill_disk(monkeypatch, lambda path, data: False)
     assert play.main(["--compare", "cartpole", "cartpole", "--out", "out", "--episodes", "2", "--epsilon", "1"]) == 1
-    said, errors = capsys.readouterr()
-    assert said.count("  mean ") == 2
+    output, errors = capsys.readouterr()
+    assert output.count("  mean ") == 2
     assert "comparison.csv could not be written" in errors
 
 
@@ -242,14 +242,14 @@ def claim(folder, answers, done):
         done.wait()
 
 
-def test_a_folder_with_anything_in_it_is_passed_over(tmp_path):
+def test_used_or_claimed_folders_are_skipped(tmp_path):
     with claim_empty_folder(str(tmp_path / "out"), "--out") as first:
         assert first == tmp_path / "out"
         context = multiprocessing.get_context("fork")
         answers, done = context.Queue(), context.Event()
         other = context.Process(target=claim, args=(first, answers, done))
         other.start()
-        assert answers.get(timeout=30) == first / "2"  # the first is still empty, and taken
+        assert answers.get(timeout=30) == first / "2"  # the first is still empty, but claimed
     with claim_empty_folder(str(first), "--out") as third:
         assert third == first / "3"
     done.set()

@@ -1,4 +1,4 @@
-"""Reduced precision: which machines use it, and that the network stays the same but for rounding."""
+"""Reduced precision: which machines use it, and that it changes the network only by rounding."""
 
 import itertools
 
@@ -37,14 +37,14 @@ def played(network):
 
 
 CHANNELS, CORES, NUMBERS = (1, 4), tuple(list_cores()), ((0, ()), (2, ()), (2, (4, 3)))
-KINDS = [  # all combinations, with shared and separate torsos in turn: each pair meets both
+KINDS = [  # all combinations, alternating shared and separate torsos so that each pair gets both
     (channels, core, *numbers, (i + j + k) % 2 == 0)
     for (i, channels), (j, core), (k, numbers) in itertools.product(*map(enumerate, (CHANNELS, CORES, NUMBERS)))
 ]
 
 
 @pytest.mark.parametrize(("channels", "core", "variables", "layers", "shared"), KINDS)
-def test_bfloat16_computes_the_same_but_for_rounding(make_network, channels, core, variables, layers, shared):
+def test_bfloat16_matches_float32_up_to_rounding(make_network, channels, core, variables, layers, shared):
     kind = {**SIZES, "channels": channels, "core": core, "shared": shared}
     kind |= {"variables": variables, "variable_hidden": layers}
     exact, rounded = make_network(**kind), make_network(**kind, precision="bfloat16")
@@ -59,10 +59,10 @@ def test_bfloat16_computes_the_same_but_for_rounding(make_network, channels, cor
 
 
 @pytest.mark.parametrize("shape", [(20_000, 4), (40, 20, 20, 4)])
-def test_the_gradient_of_a_bias_is_summed_in_full_precision_with_any_kernel(shape):
+def test_bias_gradients_are_summed_in_full_precision(shape):
     upstream = np.random.default_rng(0).uniform(0.5, 1, shape).astype(np.float32)
     bias = tf.Variable(tf.zeros(4))
-    with tf.GradientTape() as tape:  # not compiled, TensorFlow uses the kernel that it has without AVX512
+    with tf.GradientTape() as tape:  # uncompiled, TensorFlow uses its kernel for CPUs without AVX512
         added = add_bias(tf.zeros(shape, tf.bfloat16), bias)
         total = tf.reduce_sum(upstream * tf.cast(added, tf.float32))
     assert added.dtype == tf.bfloat16
@@ -100,7 +100,7 @@ def test_auto_is_float32_without_onednn(tmp_path, monkeypatch):
     assert choose_matrix_type("auto", info) == tf.bfloat16
 
 
-def test_auto_is_bfloat16_where_the_cpu_is_fast_with_it(tmp_path):
+def test_auto_is_bfloat16_on_cpus_that_are_fast_with_it(tmp_path):
     info = tmp_path / "cpuinfo"
     for vendor, flags in (("GenuineIntel", "avx512_bf16 amx_bf16 amx_tile"), ("AuthenticAMD", "avx512f avx512_bf16")):
         info.write_text(f"vendor_id : {vendor}\nflags : fpu {flags}\n")

@@ -1,4 +1,4 @@
-"""Models that come with the project, and runs that begin with what a model has learned."""
+"""Models that ship with the project, and runs that start from a model's weights."""
 
 import json
 from contextlib import closing
@@ -27,19 +27,19 @@ from doom_a3c.settings.trust import GameOverride
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A checkpoint of basic, hardly trained."""
+    """A barely trained checkpoint of basic."""
     folder = tmp_path_factory.mktemp("model")
     result = call("train", "--scenario", "basic", *SMALL, "--frames", "2000", cwd=folder)
     assert result.returncode == 0, result.stderr
     return folder / "models" / "best.ckpt"
 
 
-# Those whose episodes take seconds of CPU: Atari's best, and games of Doom that are won by staying alive.
+# Models whose episodes take seconds of CPU: Atari's best, and Doom games that are won by staying alive.
 LONG = dict.fromkeys(("breakout", "breakout_lstm", "pong", "pong_lstm", "take_cover", "deathmatch"), pytest.mark.process)
 
 
 def scores_side_by_side(agent, greedy, episodes):
-    """Plays one episode in each of several games at once: the network decides for all of them in one call."""
+    """Plays one episode in each of several games at once, with one network call a step for all of them."""
     epsilons = np.full(episodes, agent.record.config.evaluation_epsilon if greedy else 0.0, np.float32)
     with closing(agent.builder.make_evaluation_env(episodes)) as env:
         player = Player(env, Policy(agent.network), np.random.default_rng(1), range(episodes))
@@ -49,7 +49,7 @@ def scores_side_by_side(agent, greedy, episodes):
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in pretrained.list_models()])
-def test_a_model_plays_as_its_card_says(name):
+def test_a_model_scores_what_its_card_says(name):
     card = pretrained.read_cards()[name]
     assert (pretrained.find_folder() / f"{name}.ckpt").stat().st_size <= 3_000_000
     policy, (mean, std) = max({"greedy": card.greedy, "sample": card.sample}.items(), key=lambda each: each[1][0])
@@ -58,7 +58,7 @@ def test_a_model_plays_as_its_card_says(name):
     def tolerance(episodes):
         return 3 * std * (1 / episodes + 1 / card.episodes) ** 0.5 + 0.01 * abs(mean)
 
-    # One to three where a model without two thirds of what it has learned is found out, else at least four: random play is.
+    # One to three if they expose a model that lost two thirds of its gain, else four or more, to expose random play.
     episodes = next(number for number in range(1, 30) if tolerance(number) < (gained if number >= 4 else gained * 2 / 3))
     played = np.mean(scores_side_by_side(dc.load(name), policy == "greedy", episodes))
     assert abs(played - mean) <= tolerance(episodes)
@@ -78,7 +78,7 @@ def test_every_model_has_a_card_and_is_listed():
     assert all(f"\n{name} " in f"\n{listing.list_models()}" for name in pretrained.list_models())
 
 
-def test_weights_of_half_the_size_decide_as_the_whole_ones_do(model, tmp_path):
+def test_half_precision_weights_decide_like_the_full_ones(model, tmp_path):
     variables, record = load(model)
     save(tmp_path / "half.ckpt", {name: value.astype(np.float16) for name, value in variables.items()}, record)
     assert (tmp_path / "half.ckpt").stat().st_size < 0.51 * model.stat().st_size + 100_000
@@ -101,12 +101,12 @@ def test_a_model_is_found_by_path_or_name(model, tmp_path, monkeypatch):
     monkeypatch.setattr(pretrained, "_FOLDERS", (tmp_path / "nowhere", model.parent))
     assert pretrained.find_model("best") == model
     assert pretrained.find_model(str(model)) == model.resolve()
-    for wrong, told in {
+    for wrong, message in {
         "bst": "did you mean best",
         f"{tmp_path}/no": "no checkpoint /",
         "no.ckpt": "no checkpoint no",
     }.items():
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             pretrained.find_model(wrong)
 
 
@@ -116,7 +116,7 @@ def weights(network):
 
 @pytest.fixture
 def permuted(tmp_path):
-    """The scenario basic, of its own name, whose buttons are in another order."""
+    """The scenario basic in a file of the same name, with its buttons in another order."""
     path = tmp_path / "own" / "basic.toml"
     path.parent.mkdir()
     path.write_text('base = "basic"\n[game]\nbuttons = ["ATTACK", "MOVE_RIGHT", "MOVE_LEFT"]\n')
@@ -124,7 +124,7 @@ def permuted(tmp_path):
 
 
 @pytest.mark.parametrize(("scenario", "heads"), [("basic", True), ("defend_the_center", False), ("permuted", False)])
-def test_a_run_begins_with_the_weights_and_only_its_own_game_and_actions_take_the_heads(model, scenario, heads, permuted):
+def test_heads_transfer_only_to_the_same_game_and_actions(model, scenario, heads, permuted):
     agent = TrainedAgent.load(model)
     plays = str(permuted) if scenario == "permuted" else scenario
     found = catalog.find(plays)
@@ -132,9 +132,9 @@ def test_a_run_begins_with_the_weights_and_only_its_own_game_and_actions_take_th
     builder = Builder(replace(agent.record.scenario, name=found.name, game=game), agent.record.config)
     network = builder.make_network("new", 12345)
     before, source = weights(network), weights(agent.network)
-    said = transfer(network, model, builder, plays)
-    assert f"{'all' if heads else '9 of 11'} of the weights of best, trained on basic" in said
-    assert ("heads" in said) == (not heads)
+    message = transfer(network, model, builder, plays)
+    assert f"{'all' if heads else '9 of 11'} of the weights of best, trained on basic" in message
+    assert ("heads" in message) == (not heads)
     after = weights(network)
     for name in before:
         is_head = name.startswith(("policy/", "value/"))
@@ -142,19 +142,19 @@ def test_a_run_begins_with_the_weights_and_only_its_own_game_and_actions_take_th
         np.testing.assert_array_equal(after[name], expected[name])
 
 
-def test_actions_are_what_is_pressed_in_whatever_order_the_buttons_are():
+def test_actions_match_whatever_the_order_of_available_buttons():
     pressed = [["MOVE_LEFT", "ATTACK"], ["MOVE_RIGHT", "ATTACK"]]
     game = replace(catalog.find("basic").game, buttons=pressed)
     builder = Builder(replace(catalog.find("basic"), game=game), Config())
     assert builder.has_learned(replace(game, available_buttons=("ATTACK", "MOVE_RIGHT", "MOVE_LEFT")))
     assert not builder.has_learned(replace(game, buttons=pressed[::-1]))
-    assert not builder.has_learned(replace(game, buttons=[["MOVE_UP"]]))  # which there is not
+    assert not builder.has_learned(replace(game, buttons=[["MOVE_UP"]]))  # there is no such button
 
 
-def test_actions_in_another_order_are_neither_played_nor_learned_on_with(model, permuted, tmp_path):
-    told = complaint(TrainedAgent.load, model, GameOverride(scenario=str(permuted)))
-    assert str(model) in told
-    assert f"other actions than {permuted}" in told
+def test_reordered_actions_are_refused_for_play_and_resume(model, permuted, tmp_path):
+    message = complaint(TrainedAgent.load, model, GameOverride(scenario=str(permuted)))
+    assert str(model) in message
+    assert f"other actions than {permuted}" in message
     assert TrainedAgent.load(model, GameOverride(scenario="basic")).actions == ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "last.ckpt").write_bytes(model.read_bytes())
@@ -164,7 +164,7 @@ def test_actions_in_another_order_are_neither_played_nor_learned_on_with(model, 
 
 
 @pytest.mark.process
-def test_the_command_says_what_it_begins_with_and_learns_from_there(model, tmp_path):
+def test_train_from_reports_the_weights_and_starts_from_them(model, tmp_path):
     result = train(tmp_path, "--from", model, "--frames", "1", "--learning-rate", "1e-12")
     assert result.returncode == 0, result.stderr
     assert "all of the weights of best, trained on basic" in result.stdout
@@ -175,7 +175,7 @@ def test_the_command_says_what_it_begins_with_and_learns_from_there(model, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--scenario", "cartpole", "--from", "MODEL"), "none of its weights fit cartpole"),
         (("--scenario", "basic", "--from", "MODELS"), "is a folder"),
@@ -183,15 +183,15 @@ def test_the_command_says_what_it_begins_with_and_learns_from_there(model, tmp_p
         (("--resume", "--from", "MODEL"), "is for a new run"),
     ],
 )
-def test_what_cannot_be_begun_with_is_one_line(model, tmp_path, arguments, told):
+def test_an_unusable_from_flag_gives_a_one_line_error(model, tmp_path, arguments, message):
     places = {"MODEL": model, "MODELS": tmp_path}
     result = call("train", *(places.get(each, each) for each in arguments), cwd=tmp_path)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
-    assert told in result.stderr
+    assert message in result.stderr
     assert not (tmp_path / "models" / "last.ckpt").exists()
 
 
-def test_acting_takes_numbers_of_any_type_and_nothing_else():
+def test_act_takes_numbers_of_any_type_and_nothing_else():
     agent = dc.load("cartpole")
     seen = np.array([0.01, -0.2, 0.03, 0.4])
     assert agent.act(seen, policy="greedy")[0] == agent.act(seen.astype(np.float32), policy="greedy")[0]

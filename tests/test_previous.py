@@ -1,4 +1,4 @@
-"""The previous action and reward as a part of observations: at each step, and in all that carries them."""
+"""The previous action and reward as part of observations: at each step, in the network and in runs."""
 
 import contextlib
 import io
@@ -70,7 +70,7 @@ def make_games(network, env, *, scale=SCALE, stats=None, rows=1):
 
 
 def make_actor(network, env, *, length=7, scale=SCALE, stats=None, kept=False):
-    """Makes an actor of games; with `kept` its observations are in the games' own memory."""
+    """Makes an actor; with `kept`, its observations stay in the games' own memory."""
     stats = stats or RewardStats()
     games = make_games(network, env, scale=scale, stats=stats, rows=length + 1 if kept else 1)
     return Actor(
@@ -84,7 +84,7 @@ def make_actor(network, env, *, length=7, scale=SCALE, stats=None, kept=False):
 
 
 def play(network, env, *, rollouts=3, **kind):
-    """Plays rollouts, and copies them, as games may overwrite their own memory."""
+    """Plays rollouts, and copies them, since games may overwrite their memory."""
     with closing(make_actor(network, env, **kind)) as actor:
         return [tf.nest.map_structure(np.array, actor.play_rollout().rollout) for _ in range(rollouts)]
 
@@ -110,7 +110,7 @@ def find_numbers(rollouts, *, action=True, reward=True):
 
 @pytest.mark.parametrize(("action", "reward"), [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("variables", [0, 2])
-def test_each_step_sees_the_action_and_the_learned_reward_of_the_one_before(action, reward, variables):
+def test_each_step_sees_the_previous_action_and_reward(action, reward, variables):
     network = make_network(action=action, reward=reward, variables=variables)
     assert network.inputs.previous == 3 * action + reward
     rollouts = play(network, count(variables=bool(variables)))
@@ -124,10 +124,10 @@ def test_each_step_sees_the_action_and_the_learned_reward_of_the_one_before(acti
         if action:  # the games show it too
             np.testing.assert_array_equal(np.argmax(seen[time > 0, :3], axis=-1), pictured[time > 0])
     assert {0.625, 1.125, 4.0} <= set(np.concatenate([rollout.rewards for rollout in rollouts]).ravel())
-    assert expected[7].any()  # the border of two rollouts
+    assert expected[7].any()  # the border between two rollouts
 
 
-def test_games_that_keep_their_observations_share_them_with_the_previous_steps():
+def test_kept_observations_include_the_previous_steps():
     network = make_network()
     made = [lambda index=index: Shaped(index, 3 + index, ("terminated", "truncated")) for index in range(3)]
     copied = play(network, count((3, 4, 5)))
@@ -136,7 +136,7 @@ def test_games_that_keep_their_observations_share_them_with_the_previous_steps()
         tf.nest.map_structure(np.testing.assert_array_equal, one, other)
 
 
-def test_a_lost_life_is_no_end_of_what_was_before():
+def test_a_lost_life_keeps_the_previous_step():
     (rollout,) = play(make_network(), count((7, 9), endings=("terminated",), losses=(2,)), rollouts=1)
     assert rollout.ends[1].all()
     assert not rollout.resets[2].any()
@@ -144,7 +144,7 @@ def test_a_lost_life_is_no_end_of_what_was_before():
 
 
 @pytest.mark.parametrize("core", ["lstm", "none"])
-def test_a_truncation_is_valued_with_the_action_and_the_reward_of_its_own_last_step(core):
+def test_a_truncation_is_valued_with_its_own_last_step(core):
     network, checked = make_network(core), 0
     for rollout in play(network, count(endings=("truncated",))):
         _, episode, time, _ = codes(rollout)
@@ -161,18 +161,18 @@ def test_a_truncation_is_valued_with_the_action_and_the_reward_of_its_own_last_s
     assert checked >= 10
 
 
-def test_normalized_rewards_are_seen_as_the_statistics_before_the_rollout_scale_them():
+def test_seen_rewards_use_statistics_from_before_the_rollout():
     stats = RewardStats()
     stats.add(RunningMoments(100, 0.0, 1600.0))  # a standard deviation of 4
     scale = RewardScale(normalized=True, limit=3.0)
     (rollout,) = play(make_network(action=False), count((30, 30)), scale=scale, stats=stats, rollouts=1, length=20)
     paid = np.arange(1, 21) + 0.25
     np.testing.assert_allclose(rollout.observations["previous"][1:, 0, 0], np.minimum(paid / 4, 3.0), rtol=1e-6)
-    assert rollout.rewards[3, 0] < paid[3] / 4  # learned from with its own rewards in the statistics
+    assert rollout.rewards[3, 0] < paid[3] / 4  # the learned reward's statistics include the rollout's own rewards
 
 
 @pytest.mark.parametrize("reward", [np.nan, np.inf, -np.inf, 1e300])
-def test_a_reward_that_cannot_be_learned_from_is_not_seen(reward):
+def test_unusable_rewards_are_seen_as_zero(reward):
     network = make_network(action=False)
     env = make_games(network, vector([Lively()]))
     env.reset(seed=np.array([1]))
@@ -181,7 +181,7 @@ def test_a_reward_that_cannot_be_learned_from_is_not_seen(reward):
         assert env.step(np.array([1]))[0]["previous"].tolist() == [[0.0]]
 
 
-def test_atari_games_end_and_begin_again_without_a_previous_step():
+def test_atari_games_restart_without_a_previous_step():
     spec = Network(previous_action=True, previous_reward=True)
     env = atari_games.games("Breakout", 2, max_frames=40)
     encoder = PreviousEncoder(spec, Categorical(4), SCALE)
@@ -201,7 +201,7 @@ def test_atari_games_end_and_begin_again_without_a_previous_step():
         assert not hasattr(others, "begin_again")
 
 
-def test_the_games_say_which_observations_they_return():
+def test_the_observation_space_includes_the_previous_step():
     with closing(make_games(make_network(variables=2), count((2, 3), variables=True))) as games:
         observations, _ = games.reset(seed=np.array([1, 2]))
         assert games.observation_space.contains(observations)
@@ -212,7 +212,7 @@ def test_the_games_say_which_observations_they_return():
 
 
 @pytest.mark.parametrize("core", list_cores())
-def test_an_unroll_of_a_rollout_decides_what_was_decided_step_by_step(core):
+def test_an_unroll_matches_the_steps_that_were_played(core):
     network = make_network(core)
     for rollout in play(network, count()):
         logits, values = unroll(network, rollout, 7)
@@ -236,14 +236,14 @@ def test_minibatches_and_sequences_keep_their_previous_steps(changes):
     for parts, expected in zip(zip(*gradients, strict=True), whole, strict=True):
         np.testing.assert_allclose(sum(np.asarray(part) for part in parts) / 3, expected, rtol=1e-3, atol=1e-6)
     kernel = next(gradient for p, gradient in zip(network.parameters, whole, strict=True) if "input_kernel" in p.name)
-    assert (np.abs(kernel[-4:]).max(axis=1) > 0).all()  # of the weights on action and reward
+    assert (np.abs(kernel[-4:]).max(axis=1) > 0).all()  # the weights for action and reward
     for part in dealt:
         rows, steps = len(part.actions), part.observations["previous"][1 : len(part.actions)]
         goes_on = np.asarray(part.resets)[1:rows] == 0
         np.testing.assert_array_equal(np.argmax(steps[..., :3], axis=-1)[goes_on], part.actions[:-1][goes_on])
 
 
-def test_saliency_is_that_of_the_pixels_with_the_previous_step_as_it_was():
+def test_saliency_leaves_the_previous_step_unchanged():
     network = make_network("none")
     saliency = Saliency(network)
     random = np.random.default_rng(0)
@@ -289,7 +289,7 @@ def agent(folder):
     return train(folder)
 
 
-def test_a_run_is_repeated_bit_for_bit_and_resumed_with_its_weights(agent, folder, monkeypatch):
+def test_a_run_repeats_bit_for_bit_and_resumes_its_weights(agent, folder, monkeypatch):
     monkeypatch.chdir(folder)
     last, again = (load(one.folder / "last.ckpt") for one in (agent, train(folder)))
     assert last.variables.keys() == again.variables.keys()
@@ -304,7 +304,7 @@ def test_a_run_is_repeated_bit_for_bit_and_resumed_with_its_weights(agent, folde
 
 
 @pytest.mark.parametrize("changes", [{"workers": 3}, {"engine": "queue", "workers": 2}, {"workers": 2, "accumulate": 2}])
-def test_other_engines_and_workers_learn_too(folder, changes):
+def test_other_engines_and_several_workers_train(folder, changes):
     assert train(folder, **changes).record.counters.frames >= 800
 
 
@@ -321,7 +321,7 @@ def test_a_cluster_sends_and_checks_the_previous_steps():
         rules.check(push)
 
 
-def test_acting_step_by_step_is_what_playing_does(agent):
+def test_acting_step_by_step_matches_playing(agent):
     played = agent.play(episodes=1, seed=5, policy="greedy", epsilon=0.0).played[0]
     assert len(played.actions) > 8
     with closing(agent.builder.make_evaluation_env(1)) as env:
@@ -340,7 +340,7 @@ def test_acting_step_by_step_is_what_playing_does(agent):
 
 
 @pytest.mark.parametrize("kind", ["onnx", "savedmodel"])
-def test_the_example_of_an_export_plays_as_the_agent(agent, kind, tmp_path):
+def test_an_exports_example_plays_like_the_agent(agent, kind, tmp_path):
     _, example = export(agent, kind, tmp_path)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(compile(example.read_text(), example, "exec"), {"__file__": str(example)})
@@ -368,9 +368,7 @@ previous_reward = true
         ("other", 3),  # as many as cartpole's, but of another game
     ],
 )
-def test_a_run_starts_with_the_memory_of_another_game_but_not_with_its_view_of_the_previous_step(
-    tmp_path, monkeypatch, core, game, fresh
-):
+def test_transfer_to_another_game_resets_previous_step_weights(tmp_path, monkeypatch, core, game, fresh):
     monkeypatch.chdir(tmp_path)
     for name, base in [("cartpole", "cartpole"), ("pendulum", "pendulum"), ("other", "cartpole")]:
         Path(f"{name}.toml").write_text(SMALL.format(base=base, core=core))
@@ -379,8 +377,8 @@ def test_a_run_starts_with_the_memory_of_another_game_but_not_with_its_view_of_t
     theirs, before = ({variable_name(each): each.numpy() for each in one.parameters} for one in (source, own))
     record = begin_run(builders[0].scenario, Config())._replace(actions=builders[0].action_sizes)
     save(tmp_path / "source.ckpt", theirs, record)
-    said = transfer(own, tmp_path / "source.ckpt", builders[1], f"{game}.toml")
-    assert ("heads" in said, "previous step" in said) == (fresh > 0, fresh > 0 and core != "none"), said
+    message = transfer(own, tmp_path / "source.ckpt", builders[1], f"{game}.toml")
+    assert ("heads" in message, "previous step" in message) == (fresh > 0, fresh > 0 and core != "none"), message
     kernels = [name for name in before if name.endswith(("input_kernel", "min_gru/kernel"))]
     assert len(kernels) == {"min_gru": 2, "none": 0}.get(core, 1)
     for parameter in own.parameters:
@@ -392,7 +390,7 @@ def test_a_run_starts_with_the_memory_of_another_game_but_not_with_its_view_of_t
             np.testing.assert_array_equal(weights, theirs[name])
 
 
-def test_a_checkpoint_with_the_weights_of_another_core_is_one_line(agent, tmp_path):
+def test_weights_of_another_core_give_a_one_line_error(agent, tmp_path):
     variables, record = load(agent.folder / "last.ckpt")
     for core in ("lstm", "min_gru", "none"):
         other = replace(record.scenario, network=replace(record.scenario.network, core=core))
@@ -403,7 +401,7 @@ def test_a_checkpoint_with_the_weights_of_another_core_is_one_line(agent, tmp_pa
             assert words in message
 
 
-def test_networks_of_before_see_no_previous_step():
+def test_older_networks_see_no_previous_step():
     agent = dc.load("cartpole")
     assert agent.network.inputs == Inputs(None, 4)
     with closing(agent.builder.make_evaluation_env(1)) as env:

@@ -23,7 +23,7 @@ def scores(count):
 
 
 def play(progress, played, each=1):
-    """Adds finished episodes, `each` of them with every rollout of 30 steps and 120 frames."""
+    """Adds finished episodes, `each` of them per rollout of 30 steps and 120 frames."""
     for start in range(0, len(played), each):
         progress.add_steps(30, 120, played[start : start + each], [])
 
@@ -38,7 +38,7 @@ def numbers(means):
     return np.array(means, float)
 
 
-def test_episodes_that_wait_for_older_ones_are_told_apart():
+def test_episodes_waiting_for_older_ones_are_uncounted():
     progress = Progress()
     progress.add_steps(30, 120, [1.0, 3.0, math.nan], [], counted=[1.0])
     assert (progress.episodes, progress.uncounted) == (3, 2)
@@ -79,7 +79,8 @@ def test_the_curve_follows_the_counted_episodes():
     assert (progress.newest_scores(), progress.curve) == ([1.0, 8.0], [Point(1, 240, 1.0, None), Point(3, 240, 8.0, None)])
 
 
-def test_episodes_that_wait_at_the_end_of_a_session_are_on_its_curve_without_a_mean_and_no_number_is_missing():
+def test_waiting_episodes_are_saved_on_the_curve_without_a_mean():
+    """And after resuming, no episode number is missing."""
     session, resumed = Progress(), Progress()
     session.add_steps(30, 120, [9.0, 1.0, 8.0, 8.0], [], counted=[1.0, 8.0])
     waiting = [Point(3, 120, 9.0, None), Point(4, 120, 8.0, None)]
@@ -101,11 +102,11 @@ def test_a_curve_with_waiting_episodes_is_thinned_too(counted):
     progress.add_steps(30, 120, [7.0] * 3, [], counted=[])
     counters = progress.counters()
     assert counters.curve[-1].score == 7.0
-    assert from_plain(to_plain(counters)) == counters  # which refuses too many points
+    assert from_plain(to_plain(counters)) == counters  # from_plain refuses too many points
     assert {point.episode % counters.stride for point in counters.curve} == {0}
 
 
-def test_the_scores_of_this_session_are_told_from_older_ones():
+def test_scores_of_this_session_are_counted_separately():
     progress = Progress()
     progress.add_steps(30, 120, [1.0] * 120, [])
     assert [progress.count_new_scores(before) for before in (0, 100, 120)] == [100, 20, 0]
@@ -113,7 +114,7 @@ def test_the_scores_of_this_session_are_told_from_older_ones():
     assert progress.count_new_scores(120) == 0
 
 
-def test_the_curve_is_full_before_it_is_thinned():
+def test_the_curve_is_thinned_only_when_full():
     progress = Progress()
     play(progress, [0.0] * MAX_POINTS)
     assert [point.episode for point in progress.curve] == list(range(1, MAX_POINTS + 1))
@@ -129,7 +130,7 @@ def test_a_long_curve_is_thinned_evenly(each):
     for start in range(0, count, 60):
         play(progress, played[start : start + 60], each)
         assert len(progress.curve) <= MAX_POINTS
-    # Halved on the way past 4000 and past 8000 episodes: every fourth is left.
+    # Thinned twice, beyond MAX_POINTS and twice that many episodes: every fourth is left.
     assert [point.episode for point in progress.curve] == list(range(4, count + 1, 4))
     assert [point.score for point in progress.curve] == played[3::4]
     found = numbers([point.mean for point in progress.curve])
@@ -137,7 +138,7 @@ def test_a_long_curve_is_thinned_evenly(each):
     assert progress.episodes == count
 
 
-def test_the_first_full_mean_is_found_however_thin_the_curve_is():
+def test_the_first_full_mean_survives_thinning():
     progress = Progress()
     play(progress, [0.0] * WINDOW + [1.0] * (3 * MAX_POINTS))
     assert progress.curve[0].episode == 4
@@ -206,7 +207,7 @@ def test_counters_survive_json():
         ({"reward_sums": [-1, 0.0, 1.0]}, ValueError),
         ({"reward_sums": [1, 0.0, -1.0]}, ValueError),
         ({"reward_sums": [1, 0.0]}, ValueError),
-        ({"reward_sums": [1, 0.0, 1.0]}, ValueError),  # of no step
+        ({"reward_sums": [1, 0.0, 1.0]}, ValueError),  # moments without a step
         ({"steps": 1, "reward_sums": [1, 1e21, 1.0]}, ValueError),
         ({"reward_sums": 1}, TypeError),
         ({"curve": [[1, 2, 3]]}, TypeError),
@@ -221,13 +222,13 @@ def test_invalid_counters_are_refused(changes, error):
         from_plain(data)
 
 
-def test_counters_of_older_checkpoints_have_no_lengths():
+def test_counters_of_older_checkpoints_load_without_lengths():
     data = to_plain(Progress().counters())
     del data["lengths"]
     assert from_plain(data).lengths == []
 
 
-def test_following_another_progress_shows_its_counters_and_keeps_the_curve():
+def test_a_follower_takes_the_counters_and_keeps_its_curve():
     leader, follower = Progress(), Progress()
     play(leader, [1.0, 3.0])
     leader.add_fault("host_lost")
@@ -242,7 +243,7 @@ def test_following_another_progress_shows_its_counters_and_keeps_the_curve():
     assert (follower.counters(), follower.uncounted) == (leader.counters(), 1)
 
 
-def test_a_new_progress_has_no_mean():
+def test_there_is_no_mean_before_100_episodes():
     progress = Progress()
     assert progress.counters() == Counters(0, 0, 0, 0, {}, [], [], 1, lengths=[])
     play(progress, [1.0] * (WINDOW - 1))
@@ -253,7 +254,7 @@ def test_a_new_progress_has_no_mean():
     assert progress.newest_scores() == [2.0] * WINDOW
 
 
-# The picture
+# The picture of the curve
 
 
 def points(played):
@@ -265,7 +266,7 @@ def write_curve(path, title, points, evaluations=()):
 
 
 @pytest.mark.parametrize("count", [0, 1, 250])
-def test_the_curve_is_a_png(tmp_path, count):
+def test_the_curve_is_saved_as_a_png(tmp_path, count):
     path = tmp_path / "new" / "folder" / "scores.png"
     played = scores(count)
     write_curve(path, "basic, 1,000 frames", points(played))
@@ -290,14 +291,14 @@ def test_the_picture_shows_scores_and_means(tmp_path):
     others = [drawn(score=higher), drawn(mean=higher), drawn(frames=range(101, 151))]
     others.append(drawn(evaluations=[EvaluationPoint(25, 3.0, 1.0, 2.0, 0.5)]))
     assert all((other != base).any() for other in others)
-    assert len(np.unique(base.reshape(-1, base.shape[-1]), axis=0)) > 10  # not a blank
+    assert len(np.unique(base.reshape(-1, base.shape[-1]), axis=0)) > 10  # not blank
 
 
-def test_the_picture_is_replaced_as_a_whole(tmp_path):
+def test_the_picture_is_replaced_atomically(tmp_path):
     path, kept = tmp_path / "scores.png", tmp_path / "kept"
     write_curve(path, "old", points([1.0, 2.0]))
     old = path.read_bytes()
-    os.link(path, kept)  # an open old picture stays readable: the new one is another file
+    os.link(path, kept)  # stands for an open old picture, which stays readable: the new one is another file
     (tmp_path / ".scores.png.part").write_bytes(b"left behind by a run that was killed")
     (tmp_path / "scores.part").write_bytes(b"the user's")
     write_curve(path, "new", points([1.0, 2.0, 9.0]))
@@ -308,7 +309,7 @@ def test_the_picture_is_replaced_as_a_whole(tmp_path):
     assert (tmp_path / "scores.part").read_bytes() == b"the user's"
 
 
-def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path):
+def test_a_failed_write_keeps_the_old_picture(tmp_path):
     path = tmp_path / "scores.png"
     write_curve(path, "old", points([1.0, 2.0]))
     old = path.read_bytes()
@@ -325,7 +326,7 @@ def test_format_score_gives_small_scores_more_digits(score, text):
     assert format_score(score) == text
 
 
-def test_a_score_that_is_not_finite_is_counted_as_a_fault_and_spoils_nothing():
+def test_a_non_finite_score_is_a_fault_and_is_left_out():
     progress = Progress()
     progress.add_steps(3, 12, [1.0, math.nan, math.inf, 3.0], [])
     assert (progress.episodes, progress.newest_scores()) == (4, [1.0, 3.0])

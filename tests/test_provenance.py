@@ -58,7 +58,7 @@ def catch_record(monkeypatch, *arguments):
 
 
 def read_values(record):
-    """Returns the values of a record by path, in the words of the table."""
+    """Returns the values of a record by path, formatted as in the table."""
     flat, plain = to_flat(record.config), to_plain(record.scenario)
     values = {f"training.{name}": one.format(flat[name]) for name, one in settings_of(Config).items()}
     return values | {path: json.dumps(value) for path, value in flatten({key: plain[key] for key in TABLES})}
@@ -75,14 +75,14 @@ def find_default(record, path):
 
 
 def read_file(source):
-    """Returns the values that the text of a file sets, by path."""
+    """Returns the values that a source file sets, by path."""
     (file,) = re.findall(r"^(?:file|base) \((.+)\.toml\)$", source)
     tables = catalog.tomllib.loads(catalog._list_own_files()[file].read_text())
     return dict(flatten({**tables, "game": {**tables.get("game", {}), "shaping": tables.get("shaping", {})}}))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_shown_of_a_scenario_is_what_its_run_gets(show, monkeypatch, name):
+def test_shown_settings_match_those_of_the_run(show, monkeypatch, name):
     shown = show("--scenario", name, "--workers", "3")
     record = catch_record(monkeypatch, "--scenario", name, "--workers", "3")
     assert {path: value for path, (value, _) in shown.items()} == read_values(record)
@@ -121,7 +121,7 @@ frames = "1M"
 """
 
 
-def test_flags_override_files_files_bases_and_bases_defaults(show, folder):
+def test_flags_override_files_then_bases_then_defaults(show, folder):
     (folder / "mine.toml").write_text(MINE)
     shown = show("--scenario", "mine.toml", "--frames", "2,000", "--rollout-length", "8")
     assert {
@@ -162,7 +162,7 @@ def test_settings_of_a_resumed_run_come_from_its_checkpoint(show, folder):
     assert shown["training.discount"] == ("0.5", "checkpoint")
     assert shown["training.frames"] == ("5,000", "checkpoint")  # used up: only training needs a larger budget
     assert shown["training.rollout_length"] == ("8", "flag")
-    assert shown["training.minutes"] == ("unset", "default")  # limits are a session's
+    assert shown["training.minutes"] == ("unset", "default")  # limits belong to a session
     assert shown["game.id"] == ('"CartPole-v1"', "checkpoint")
     assert {source for _, source in shown.values()} == {"checkpoint", "flag", "default"}
     other = show("--resume", "--scenario", "cartpole")
@@ -170,7 +170,7 @@ def test_settings_of_a_resumed_run_come_from_its_checkpoint(show, folder):
     assert other["training.discount"] == ("0.5", "checkpoint")
 
 
-def test_showing_settings_writes_nothing_and_mistakes_are_one_line(folder, capsys):
+def test_print_settings_writes_nothing_and_reports_errors(folder, capsys):
     assert train.main(["--print-settings", "--frames", "5M"]) == 0
     assert train.main(["--print-settings", "--resume"]) == 2
     assert train.main(["--print-settings", "--scenario", "bsic"]) == 2
@@ -186,7 +186,7 @@ def read_help(capsys, *arguments):
 
 
 @pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
-def test_the_help_of_a_scenario_has_its_values_and_their_sources(capsys, order):
+def test_a_scenarios_help_shows_values_and_their_sources(capsys, order):
     arguments = [word for part in [("--scenario", "basic"), ("--help",), ("--frames", "1k")][order] for word in part]
     text = read_help(capsys, *arguments)
     assert "[1,000 from flag; frames; 1 or more]" in text
@@ -195,7 +195,7 @@ def test_the_help_of_a_scenario_has_its_values_and_their_sources(capsys, order):
     assert "[default 0.5; 0 or more]" in text
 
 
-def test_plain_help_has_defaults_says_what_overrides_them_and_ignores_mistakes(capsys):
+def test_plain_help_shows_defaults_whatever_the_other_flags(capsys):
     for arguments in (("--help",), ("-h",), ("--gamma", "3", "--help"), ("--resume", "--help")):
         text = read_help(capsys, *arguments)
         assert "[default 30; steps; 1 to 1,024]" in text
@@ -203,7 +203,7 @@ def test_plain_help_has_defaults_says_what_overrides_them_and_ignores_mistakes(c
         assert "--print-settings" in text
 
 
-def test_a_layer_hides_what_is_below_it():
+def test_a_layer_hides_the_values_below_it():
     layers = [
         Layer("a", {"t": {"x": {"p": 1, "q": 2}, "y": 3}}),
         Layer("b", {"t": {"x": 4}}),

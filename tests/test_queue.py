@@ -1,4 +1,4 @@
-"""The queue engine: what it counts and learns, and how old that is."""
+"""The queue engine: what it counts and learns from, and how stale that is."""
 
 import itertools
 import threading
@@ -32,7 +32,7 @@ SMALL = Config(engine="queue", workers=1, envs_per_worker=2, rollout_length=4, d
 
 
 class Diary(Progress):
-    """Notes the rollouts and the lag of every update; `on_steps` is called whenever a rollout has been counted."""
+    """Records the rollouts and lag of every update; `on_steps` is called whenever a rollout has been counted."""
 
     def __init__(self):
         super().__init__()
@@ -50,7 +50,7 @@ class Diary(Progress):
 
 
 class Patient(Channel):
-    """Hands out items only where so many wait; notes what it has handed out."""
+    """Hands out items only once `least` are waiting; records what it handed out."""
 
     def __init__(self, capacity, least):
         super().__init__(capacity)
@@ -63,7 +63,7 @@ class Patient(Channel):
 
 @pytest.fixture
 def build():
-    """Builds queue engines of tiny games, with diaries; ends them, whatever the test does."""
+    """Builds queue engines on tiny games, with diaries; stops them whatever the test does."""
     with queue_runs(Diary) as make:
         yield make
 
@@ -75,10 +75,10 @@ def finish(engine):
     engine.check()
 
 
-# What is counted and learned
+# Counting and learning
 
 
-def test_everything_is_counted_once_and_the_run_ends_at_its_budget(build):
+def test_steps_count_once_and_the_run_ends_at_its_budget(build):
     run = build(changed(SMALL, frames=480, max_batch=STEPS))
     finish(run.engine)
     assert run.progress.frames == 480
@@ -89,7 +89,7 @@ def test_everything_is_counted_once_and_the_run_ends_at_its_budget(build):
     assert not run.unblocked.is_set()
 
 
-def test_several_game_threads_predictors_and_trainers_share_the_work(build):
+def test_game_threads_predictors_and_trainers_share_the_work(build):
     begin = threading.Event()
 
     def make_actor(index, policy):
@@ -114,13 +114,13 @@ def test_several_game_threads_predictors_and_trainers_share_the_work(build):
 @pytest.mark.parametrize(
     ("limits", "rollouts"),
     [
-        ({"max_batch": 1}, 1),  # one rollout is the least
+        ({"max_batch": 1}, 1),  # at least one rollout
         ({"max_batch": 31}, 3),
-        ({"max_batch": 1024}, 4),  # all that fit in the queue
+        ({"max_batch": 1024}, 4),  # as many as fit in the queue
         ({"max_batch": 16, "accumulate": 2}, 4),
     ],
 )
-def test_an_update_learns_from_what_waits_up_to_max_batch(build, limits, rollouts):
+def test_an_update_takes_waiting_rollouts_up_to_max_batch(build, limits, rollouts):
     config = changed(SMALL, **limits, queue_size=4, frames=3 * FRAME_SKIP * rollouts * STEPS)
     run = build(config, rollouts=Patient(4, least=4))
     finish(run.engine)
@@ -129,7 +129,7 @@ def test_an_update_learns_from_what_waits_up_to_max_batch(build, limits, rollout
 
 
 @pytest.mark.parametrize(("epochs", "minibatches"), [(3, 1), (1, 2), (3, 2)])
-def test_every_minibatch_of_every_pass_is_an_update(build, epochs, minibatches):
+def test_every_minibatch_of_every_epoch_is_an_update(build, epochs, minibatches):
     config = changed(SMALL, frames=480, max_batch=STEPS, epochs=epochs, minibatches=minibatches)
     run = build(config)
     finish(run.engine)
@@ -138,7 +138,7 @@ def test_every_minibatch_of_every_pass_is_an_update(build, epochs, minibatches):
 
 
 @pytest.mark.parametrize(("frames", "updates"), [(24, 5), (10**9, 2)])
-def test_a_stop_ends_what_is_learned_from_a_batch_and_a_budget_does_not(build, frames, updates):
+def test_a_stop_cuts_a_batch_short_but_a_budget_does_not(build, frames, updates):
     run = build(changed(SMALL, frames=frames, max_batch=STEPS, epochs=5))
     apply = run.model.apply
 
@@ -153,7 +153,7 @@ def test_a_stop_ends_what_is_learned_from_a_batch_and_a_budget_does_not(build, f
     assert run.progress.updates == updates
 
 
-def test_what_waits_at_a_roll_back_is_counted_and_not_learned_from(build):
+def test_rollouts_queued_at_a_roll_back_are_counted_not_learned(build):
     run = build(changed(SMALL, frames=12 * FRAME_SKIP * STEPS, max_batch=STEPS, queue_size=4))
     before, apply = run.model.snapshot(), run.model.apply
 
@@ -181,10 +181,10 @@ def test_an_update_waits_for_min_batch(build):
     assert all(len(batch) >= 3 for batch in run.progress.batches[:-1])
 
 
-def test_each_game_thread_gets_the_answers_to_its_own_observations(build):
-    # All threads' requests, of two games each or of one where a truncation is valued, go into one call of the network.
+def test_game_threads_get_the_answers_to_their_own_observations(build):
+    # One network call serves the requests of all threads: of two games each, or of one to value a truncation.
     requests = Patient(3, least=3)
-    run = build(changed(SMALL, workers=3, queue_size=30, min_batch=2**20), requests=requests)  # which never learns
+    run = build(changed(SMALL, workers=3, queue_size=30, min_batch=2**20), requests=requests)  # it never learns
     run.engine.start()
     until(lambda: len(run.queues.rollouts) >= 18)
     rollouts = [run.queues.rollouts.take(1, 1)[0].rollout for _ in range(18)]
@@ -208,7 +208,7 @@ def test_each_game_thread_gets_the_answers_to_its_own_observations(build):
 
 
 @pytest.mark.parametrize(("vtrace", "minibatches"), [(True, 1), (False, 1), (False, 2)])
-def test_the_first_updates_are_those_of_the_threads_engine(build, vtrace, minibatches):
+def test_the_first_updates_equal_the_threads_engines(build, vtrace, minibatches):
     # A budget of one rollout: both engines end after the updates that learn from it.
     budget = {"frames": FRAME_SKIP * STEPS, "max_batch": STEPS}
     config = changed(SMALL, vtrace=vtrace, learning_rate=1e-2, accumulate=1, minibatches=minibatches, **budget)
@@ -237,10 +237,10 @@ def test_the_first_updates_are_those_of_the_threads_engine(build, vtrace, miniba
         np.testing.assert_allclose(after[name], value, rtol=0, atol=max(1e-4 * change, 1e-7), err_msg=name)
 
 
-# Old weights
+# Stale weights
 
 
-def test_a_rollout_is_as_old_as_the_oldest_answer_in_it():
+def test_a_rollout_is_as_old_as_its_oldest_answer():
     requests = Channel(1)
     policy = RemotePolicy(requests, ACTIONS, network("remote").initial_state)
     after = tuple(np.full((2, SPEC.core_size), number, np.float32) for number in (1, 2))
@@ -250,7 +250,7 @@ def test_a_rollout_is_as_old_as_the_oldest_answer_in_it():
             [request] = requests.take(1, 1)
             request.answer.put(Decision(np.zeros((2, 3), np.float32), np.ones(2, np.float32), after, version))
 
-    # Four steps each, and the value of what comes after them.
+    # Four steps each, and then the bootstrap value.
     lives = [[8, 5, 7, 9, 9], [10, 11, 12, 10, 12], [12, 12, 12, 12, 12]]
     thread, errors = caught(answer, itertools.chain(*lives))
     player = actor(0, policy, length=100)
@@ -264,9 +264,9 @@ def test_a_rollout_is_as_old_as_the_oldest_answer_in_it():
         np.testing.assert_allclose(one.rollout.log_probs, np.full((4, 2), -np.log(3)), rtol=1e-6)
 
 
-def test_the_lag_of_an_update_counts_the_updates_since_its_rollout_was_begun(build):
+def test_lag_counts_the_updates_since_the_rollout_began(build):
     run = build(changed(SMALL, queue_size=4, max_batch=STEPS, frames=FRAME_SKIP * 8 * STEPS))
-    # The first update waits for four more rollouts, all of them played by the very first weights.
+    # The first update waits for four more rollouts, all played with the initial weights.
     run.progress.on_steps = lambda: run.progress.lags or until(lambda: len(run.queues.rollouts) == 4)
     finish(run.engine)
     assert run.progress.lags[:5] == [0, 1, 2, 3, 4]
@@ -274,8 +274,8 @@ def test_the_lag_of_an_update_counts_the_updates_since_its_rollout_was_begun(bui
     assert run.progress.lag == run.progress.lags[-1]
 
 
-def test_predictors_answer_by_the_newest_weights(build):
-    # A rollout is begun when the one before it is queued, which it can be once that of two before is being learned from.
+def test_predictors_answer_with_the_newest_weights(build):
+    # A rollout begins once the previous one is queued, which needs the one before that to be in training.
     run = build(changed(SMALL, queue_size=1, max_batch=STEPS, frames=FRAME_SKIP * 40 * STEPS))
     finish(run.engine)
     assert len(run.progress.lags) == 40

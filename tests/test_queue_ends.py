@@ -24,7 +24,7 @@ def build():
         yield make
 
 
-def test_stopping_is_prompt_while_the_games_wait_for_a_learner_that_never_comes(build):
+def test_stopping_is_prompt_while_games_wait_for_the_learner(build):
     run = build(changed(SMALL, workers=3, queue_size=2, min_batch=2**20))
     run.engine.start()
     until(lambda: len(run.queues.rollouts) == 2)
@@ -70,7 +70,7 @@ def test_stopping_twice_or_before_the_start_is_harmless(build):
     assert not run.unblocked.is_set()
 
 
-def test_an_engine_ends_without_an_error_when_its_channels_are_closed(build):
+def test_closing_the_channels_ends_the_engine_without_error(build):
     run = build(changed(SMALL, workers=2))
     run.engine.start()
     until(lambda: run.progress.updates > 1)
@@ -82,7 +82,7 @@ def test_an_engine_ends_without_an_error_when_its_channels_are_closed(build):
 
 
 class Broken(ACNetwork):
-    """Neither predicts nor learns."""
+    """Can neither predict nor learn."""
 
     def unroll(self, observations, resets, core_state):
         raise RuntimeError("the network broke")
@@ -109,10 +109,10 @@ def broken(role):
         ({"make_network": broken("predictor")}, "the network broke", "_step"),
     ],
 )
-def test_an_error_in_any_thread_ends_all_and_reaches_the_caller_with_its_traceback(build, pieces, message, place):
+def test_an_error_in_any_thread_ends_all_and_reaches_the_caller(build, pieces, message, place):
     run = build(changed(SMALL, workers=2, trainers=2, predictors=2), **pieces)
     run.engine.start()
-    until(lambda: run.engine.threads.alive() == [])  # without being told to stop
+    until(lambda: run.engine.threads.alive() == [])  # without a call of stop
     with pytest.raises(RuntimeError, match=message) as raised:
         run.engine.check()
     assert place in [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
@@ -120,7 +120,7 @@ def test_an_error_in_any_thread_ends_all_and_reaches_the_caller_with_its_traceba
     assert run.model.version == 0
 
 
-def test_rewards_that_are_no_numbers_end_the_run_and_change_nothing(build):
+def test_nan_rewards_end_the_run_without_changing_the_weights(build):
     run = build(changed(SMALL, max_batch=STEPS), partial(actor, pay=lambda action: float("nan")))
     before = run.model.snapshot()
     run.engine.start()

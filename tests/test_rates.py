@@ -1,4 +1,4 @@
-"""Rates of the hosts: who plays, how fast, and what is forgotten."""
+"""Rates per host: who plays, how fast, and when a host stops counting."""
 
 import time
 
@@ -8,7 +8,7 @@ from doom_a3c.engines.cluster.rates import ClusterMetrics, Rates
 
 
 class Log:
-    """Keeps what would be logged."""
+    """Records what would be logged."""
 
     def __init__(self, name):
         self.name, self.points, self.histograms = name, [], []
@@ -22,7 +22,7 @@ class Log:
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The time, as a list of one number."""
+    """The time, as a one-element list."""
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
@@ -32,13 +32,13 @@ def tally(frames, pushes, size, **metrics):
     return {"frames": frames, "pushes": pushes, "bytes": size, "metrics": metrics}
 
 
-def made():
+def make_rates():
     logs = {}
     return Rates(lambda name: logs.setdefault(name, Log(name))), logs
 
 
-def test_rates_are_what_came_since_a_hosts_last_push(clock):
-    measured, logs = made()
+def test_rates_count_since_a_hosts_last_push(clock):
+    measured, logs = make_rates()
     clock[0] += 1.0
     assert measured.add({"a": tally(100, 1, 10)}, [0], 100) == []  # too early
     clock[0] += 1.0
@@ -55,8 +55,8 @@ def test_rates_are_what_came_since_a_hosts_last_push(clock):
     assert measured.metrics() == pytest.approx(ClusterMetrics(hosts=2, pushes_per_second=0.2, bytes_per_second=0))
 
 
-def test_a_silent_host_counts_no_longer_and_a_lost_one_at_once(clock):
-    measured, _ = made()
+def test_a_silent_host_expires_and_a_lost_one_drops_at_once(clock):
+    measured, _ = make_rates()
     both = {"a": tally(8, 1, 0), "b": tally(8, 1, 0)}
     clock[0] += 2.0
     measured.add(both, [], 16)
@@ -64,7 +64,7 @@ def test_a_silent_host_counts_no_longer_and_a_lost_one_at_once(clock):
     assert measured.metrics().hosts == 1
     clock[0] += 2.0
     assert measured.add(both, [], 16) == []
-    assert measured.metrics().hosts == 1  # what the server remembers of it is no push
+    assert measured.metrics().hosts == 1  # the server's old tally of it is not a push
     assert measured.add({}, [], 16) == []
     clock[0] += 2.0
     assert measured.add({**both, "b": tally(16, 2, 0)}, [], 24) == ["b"]
@@ -73,8 +73,8 @@ def test_a_silent_host_counts_no_longer_and_a_lost_one_at_once(clock):
     assert "no host" in measured.describe()
 
 
-def test_a_server_that_counts_from_0_again_makes_no_negative_rate(clock):
-    measured, _ = made()
+def test_a_server_that_restarts_at_0_gives_no_negative_rate(clock):
+    measured, _ = make_rates()
     for tallies in ({"a": tally(1000, 10, 10)}, {"a": tally(40, 2, 1)}, {"a": tally(60, 3, 2)}):
         clock[0] += 2.0
         assert measured.add(tallies, [], 0) == ["a"]
@@ -82,8 +82,8 @@ def test_a_server_that_counts_from_0_again_makes_no_negative_rate(clock):
     assert measured.add({}, [], 0) == []
 
 
-def test_an_old_run_logs_more_rarely_and_its_lags_wait_for_the_next_point(clock):
-    measured, logs = made()
+def test_an_old_run_logs_less_often_and_batches_its_lags(clock):
+    measured, logs = make_rates()
     for number, seconds in enumerate((2.0, 20_000.0, 2.0, 2.0, 10.0), 1):
         clock[0] += seconds
         assert measured.add({"a": tally(8 * number, number, 0)}, [number], 8 * number) == ["a"]

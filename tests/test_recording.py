@@ -45,7 +45,7 @@ class Slides(VectorEnv):
 
 
 def play(env, *arguments, steps=12, view=lambda step: None, **options):
-    """Returns the recordings of a few steps, whose actions are their numbers."""
+    """Returns the recordings of some steps; each action is its step's number."""
     recordings = []
     recorder = EpisodeRecorder(env, 7, *arguments, recordings.append, **options)
     recorder.begin(*env.reset())
@@ -62,14 +62,14 @@ def recorded(every, limiter):
     return play(Slides(), every, limiter)
 
 
-def test_every_nth_episode_of_the_first_game_is_recorded_from_first_to_last_picture():
+def test_every_nth_episode_of_the_first_game_is_recorded():
     recordings = recorded(2, RateLimiter(0))
     assert [(one.episode, one.score, one.worker) for one in recordings] == [(0, 3.0, 7), (2, 3.0, 7)]
     assert [picture[0, 0, 0] for picture in recordings[1].pictures] == [0, 1, 2, 99]
 
 
 class Seeds(Slides):
-    """The same, whose episodes have the seeds 7, 8, 9 and so on."""
+    """The same, with episode seeds 7, 8, 9 and so on."""
 
     seed = 6
 
@@ -107,7 +107,7 @@ def test_an_episode_without_a_seed_is_not_recorded(infos):
     assert [one.seed for one in recordings] == [7, 8]
 
 
-def test_views_of_the_steps_go_with_their_recording():
+def test_step_views_are_kept_with_their_recording():
     recordings = play(Slides(), 2, RateLimiter(0), view=lambda step: step)
     assert [one.views for one in recordings] == [[0, 1, 2], [6, 7, 8]]
 
@@ -137,26 +137,26 @@ def test_only_the_newest_gifs_are_kept(tmp_path, monkeypatch):
     assert lines == []
 
 
-def test_queued_recordings_become_gifs_before_the_end_and_others_are_dropped():
-    going_on, finished = threading.Event(), []
+def test_queued_recordings_become_gifs_and_others_are_dropped():
+    released, finished = threading.Event(), []
 
     def made(gif):
-        assert going_on.wait(30)
+        assert released.wait(30)
         finished.append(gif)
 
     maker = GifMaker(PICTURES, 10.0, made)
     pictures = [np.full((4, 6, 3), value, np.uint8) for value in (0, 255)]
     for episode in range(9):
         maker.add(Recording(pictures, 1.0, episode, 3))
-    going_on.set()
+    released.set()
     maker.close(30.0)
     episodes = [gif.episode for gif in finished]
-    assert episodes in ([0, 1, 2, 3], [0, 1, 2, 3, 4])  # four wait, and one may be in the making
+    assert episodes in ([0, 1, 2, 3], [0, 1, 2, 3, 4])  # four wait, and one may be in progress
     assert {(gif.height, gif.width, gif.score, gif.worker) for gif in finished} == {(4, 6, 1.0, 3)}
     assert imageio.imread(finished[0].data, extension=".gif", index=None).shape == (2, 4, 6, 3)
 
 
-def test_a_failed_film_is_reported_and_the_next_one_made():
+def test_a_failed_gif_is_reported_and_the_next_one_made():
     finished, errors, done = [], [], threading.Semaphore(0)
 
     def made(gif):
@@ -173,7 +173,7 @@ def test_a_failed_film_is_reported_and_the_next_one_made():
     assert [type(error) for error in errors] == [ValueError]
 
 
-def test_a_picture_of_another_size_is_fitted_to_the_films(tmp_path):
+def test_pictures_of_other_sizes_are_fitted_to_the_film(tmp_path):
     with VideoWriter(tmp_path / "film.mp4", 10.0) as film:
         for size in ((32, 48, 3), (64, 20, 3), (33, 47, 3)):
             film.add(np.full(size, 100, np.uint8))
@@ -181,7 +181,7 @@ def test_a_picture_of_another_size_is_fitted_to_the_films(tmp_path):
 
 
 @pytest.mark.parametrize(("size", "even"), [((33, 31), (34, 32)), ((1, 1), (2, 2)), ((3, 4), (4, 4)), ((6, 5), (6, 6))])
-def test_a_film_of_odd_sides_is_written_without_a_line(tmp_path, caplog, size, even):
+def test_a_film_with_odd_sides_is_written_without_a_warning(tmp_path, caplog, size, even):
     picture = np.arange(3 * size[0] * size[1]).astype(np.uint8).reshape(*size, 3)
     with VideoWriter(tmp_path / "film.mp4", 10.0) as film:
         film.add(picture)
@@ -190,7 +190,7 @@ def test_a_film_of_odd_sides_is_written_without_a_line(tmp_path, caplog, size, e
     assert caplog.messages == []
 
 
-def test_a_gif_that_cannot_be_written_is_a_warning(tmp_path):
+def test_an_unwritable_gif_gives_a_warning(tmp_path):
     (tmp_path / "file").touch()
     lines = []
     GifFolder(tmp_path / "file", lines.append).add(Gif(b"GIF89a", 2, 3, 1.0, 0, 0))
@@ -198,7 +198,7 @@ def test_a_gif_that_cannot_be_written_is_a_warning(tmp_path):
 
 
 def gif_of(pictures, rate):
-    """Returns the pictures of a gif, and for how many milliseconds each is shown."""
+    """Returns the pictures of a gif and their durations in milliseconds."""
     writer = GifWriter(rate)
     for picture in pictures:
         writer.add(picture)
@@ -209,7 +209,7 @@ def gif_of(pictures, rate):
         )
 
 
-def test_a_film_of_one_picture_is_one_too(tmp_path):
+def test_a_single_picture_makes_a_gif_and_a_film(tmp_path):
     pictures, durations = gif_of([np.full((32, 48, 3), 100, np.uint8)], 10.0)
     assert (len(pictures), durations) == (1, (500,))
     with VideoWriter(tmp_path / "film.mp4", 10.0) as film:
@@ -218,26 +218,26 @@ def test_a_film_of_one_picture_is_one_too(tmp_path):
         assert gif.n_frames == 1
 
 
-def test_a_gif_of_large_pictures_has_fewer():
+def test_a_gif_of_large_pictures_skips_some():
     pictures, _ = gif_of([np.full((480, 960, 3), 10 * value, np.uint8) for value in range(14)], 35.0)
     assert [picture[16, 24, 0] for picture in pictures] == [0, 60, 130]  # every sixth, and the last one
 
 
-def test_a_full_gif_shows_the_last_picture_after_its_first_ones(monkeypatch):
+def test_a_full_gif_still_ends_with_the_last_picture(monkeypatch):
     monkeypatch.setattr(gif_writer, "MAX_PICTURES", 4)
     pictures, _ = gif_of([np.full((32, 48, 3), value, np.uint8) for value in range(0, 250, 25)], 10.0)
     assert [picture[16, 24, 0] for picture in pictures] == [0, 25, 50, 225]
 
 
 def film_noise(path, seconds, rate=35.0, size=(240, 320, 3)):
-    """Films noise: nothing takes more room."""
+    """Films noise, which takes the most room."""
     random = np.random.default_rng(0)
     with VideoWriter(path, rate) as film:
         for _ in range(round(seconds * rate)):
             film.add(random.integers(256, size=size).astype(np.uint8))
 
 
-def test_a_film_is_whole_and_its_clip_and_gif_say_how_much_of_it_they_show(tmp_path, monkeypatch):
+def test_clips_and_gifs_say_how_much_of_the_film_they_show(tmp_path, monkeypatch):
     monkeypatch.setattr(gif_writer, "MAX_PICTURES", 4)
     monkeypatch.setattr(films, "CLIP_SECONDS", 1)
     path = tmp_path / "film.mp4"
@@ -245,7 +245,7 @@ def test_a_film_is_whole_and_its_clip_and_gif_say_how_much_of_it_they_show(tmp_p
         for value in range(0, 250, 12):
             film.add(np.full((32, 48, 3), value, np.uint8))
     video = imageio.imread(path, index=None)
-    np.testing.assert_allclose(video[:, 16, 24, 0], [*range(0, 250, 12), *[240] * 5], atol=6)  # half a second more
+    np.testing.assert_allclose(video[:, 16, 24, 0], [*range(0, 250, 12), *[240] * 5], atol=6)  # held for half a second more
     clip, gif = films.cut_clip(path), films.make_gif(path)
     assert [clip.extent, gif.extent] == ["first 1 s of 2", "first 0 s of 2"]
     shown = imageio.imread(clip.data, extension=".mp4", index=None)
@@ -260,7 +260,7 @@ def test_a_film_is_whole_and_its_clip_and_gif_say_how_much_of_it_they_show(tmp_p
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_films_gifs_and_clips_stay_small_whatever_they_show(tmp_path, monkeypatch):
+def test_films_gifs_and_clips_stay_small(tmp_path, monkeypatch):
     monkeypatch.setattr(films, "CLIP_BYTES", 300_000)
     monkeypatch.setattr(gif_writer, "MAX_BYTES", 300_000)
     path = tmp_path / "film.mp4"
@@ -275,20 +275,20 @@ def test_films_gifs_and_clips_stay_small_whatever_they_show(tmp_path, monkeypatc
     assert imageio.imread(gif.data, extension=".gif", index=None).shape[1:] == (240, 320, 3)
 
 
-def test_a_long_episode_has_no_more_pictures_than_a_gif_may(monkeypatch):
+def test_recorded_pictures_are_limited_but_include_the_last(monkeypatch):
     monkeypatch.setattr(recording, "MAX_PICTURES", 2)
     (one, _) = recorded(2, RateLimiter(0))
-    assert [picture[0, 0, 0] for picture in one.pictures] == [0, 1, 99]  # the last one always
+    assert [picture[0, 0, 0] for picture in one.pictures] == [0, 1, 99]  # always the last one
 
 
-def test_no_pictures_make_no_video(tmp_path):
+def test_a_film_without_pictures_makes_no_file(tmp_path):
     with VideoWriter(tmp_path / "film.mp4", 10.0):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("rate", [8.75, 10.0, 15.0, 35.0, 50.0, 60.0, 240.0])
-def test_a_gif_plays_as_fast_as_the_game_and_holds_its_last_picture(rate):
+def test_a_gif_keeps_the_games_speed_and_holds_the_last_picture(rate):
     count = 71
     pictures, durations = gif_of([np.full((4, 4, 3), 3 * value, np.uint8) for value in range(count)], rate)
     chosen = [int(picture[0, 0, 0]) // 3 for picture in pictures]
@@ -299,7 +299,7 @@ def test_a_gif_plays_as_fast_as_the_game_and_holds_its_last_picture(rate):
     assert durations[-1] == 500
 
 
-def test_pictures_that_stay_the_same_last_for_longer():
+def test_identical_pictures_are_merged_into_one_longer():
     scene = np.random.default_rng(0).integers(4, size=(20, 30, 3)).astype(np.uint8) * 80
     moved = scene.copy()
     moved[5:7, 8:12] = 255
@@ -310,20 +310,20 @@ def test_pictures_that_stay_the_same_last_for_longer():
 
 
 @pytest.mark.parametrize("seconds", [599, 600, 601, 1300])
-def test_a_picture_may_stay_longer_than_a_gifs_longest_duration(seconds):
+def test_a_picture_may_outlast_a_gifs_longest_duration(seconds):
     still = [np.zeros((4, 4, 3), np.uint8)] * (2 * seconds)
     pictures, durations = gif_of([*still, np.full((4, 4, 3), 200, np.uint8)], 2.0)
     assert (sum(durations[:-1]), durations[-1]) == (1000 * seconds, 500)
     assert [int(picture.max()) for picture in pictures] == [0] * (len(durations) - 1) + [200]
 
 
-def test_an_end_between_two_shown_pictures_is_shown():
+def test_the_last_picture_is_never_skipped():
     pictures, durations = gif_of([np.full((4, 4, 3), value, np.uint8) for value in [9] * 15 + [200]], 100.0)
     assert [int(picture[0, 0, 0]) for picture in pictures] == [9, 200]
     assert durations == (100, 500)
 
 
-def test_films_are_joined_one_after_the_other(tmp_path):
+def test_films_are_joined_in_order(tmp_path):
     paths = [tmp_path / f"film it's {value}.mp4" for value in (0, 200)]
     for value, path in zip((0, 200), paths, strict=True):
         with VideoWriter(path, 10.0) as film:
@@ -338,7 +338,7 @@ def test_films_are_joined_one_after_the_other(tmp_path):
     assert not (tmp_path / "all.mp4").exists()
 
 
-def test_a_full_disk_leaves_no_list_of_films_behind(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_temporary_list_behind(tmp_path, monkeypatch):
     def full(path, data):
         path.touch()
         raise OSError(errno.ENOSPC, "No space left on device")

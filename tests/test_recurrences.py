@@ -1,4 +1,4 @@
-"""Recurrences over a rollout: the outputs and the gradients written by hand against the equations and the tape's."""
+"""Recurrences over a rollout: outputs and hand-written gradients against the equations and the tape's gradients."""
 
 import keras
 import numpy as np
@@ -39,7 +39,7 @@ def plain_gru(gates_in, resets, kernel, hidden):
     return tf.concat(hiddens, axis=0), hidden
 
 
-KINDS = {"lstm": (lstm, plain_lstm, 4, 2), "gru": (gru, plain_gru, 3, 1)}  # with their counts of gates and of states
+KINDS = {"lstm": (lstm, plain_lstm, 4, 2), "gru": (gru, plain_gru, 3, 1)}  # ..., number of gates, number of states
 
 
 def arguments(resets, gates, states):
@@ -61,7 +61,7 @@ def resets_inside():
 
 @pytest.mark.parametrize("make_resets", [no_resets, resets_inside])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_outputs_and_gradients_are_those_of_the_equations(kind, make_resets):
+def test_outputs_and_gradients_match_the_equations(kind, make_resets):
     ours, plain, gates, states = KINDS[kind]
     values = arguments(make_resets(), gates, states)
     random = np.random.default_rng(1)
@@ -80,7 +80,7 @@ def test_the_outputs_and_gradients_are_those_of_the_equations(kind, make_resets)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_state_that_is_not_finite_does_not_outlive_its_episode(kind):
+def test_a_non_finite_state_ends_with_its_episode(kind):
     function, _, gates, states = KINDS[kind]
     gates_in, resets, kernel, *_ = arguments(resets_inside(), gates, states)
     spoiled = tf.fill((B, S), np.float32(np.nan))
@@ -90,7 +90,7 @@ def test_a_state_that_is_not_finite_does_not_outlive_its_episode(kind):
     assert finite[:, 1].tolist() == [False, False, True, True, True, True]
 
 
-def test_the_gru_and_its_gradients_are_those_of_keras():
+def test_the_gru_and_its_gradients_match_keras():
     inputs = 3
     random = np.random.default_rng(2)
     features = tf.constant(random.normal(size=(B, T, inputs)), tf.float32)
@@ -129,7 +129,7 @@ def linear_arguments(length, resets=()):
 
 
 def step_by_step(decays, inputs, state):
-    """Returns the states of a linear recurrence, computed in their order."""
+    """Returns the states of a linear recurrence, computed one after the other."""
     states = []
     for decay, added in zip(tf.unstack(decays), tf.unstack(inputs), strict=True):
         state = decay * state + added
@@ -138,7 +138,7 @@ def step_by_step(decays, inputs, state):
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 33, 128])
-def test_the_scan_and_its_gradients_are_those_step_by_step(length):
+def test_the_scan_and_its_gradients_match_a_loop(length):
     values = linear_arguments(length, [(0, 0), (length // 2, 1), (length - 1, 2)])
     weights = tf.constant(np.random.default_rng(1).normal(size=(length, B, S)), tf.float32)
     found = []
@@ -154,7 +154,7 @@ def test_the_scan_and_its_gradients_are_those_step_by_step(length):
         assert np.abs(expected).max() > 0.1
 
 
-def test_twice_the_steps_take_the_scan_a_single_round_more():
+def test_doubling_the_steps_adds_one_round_to_the_scan():
     counts = []
     for length in (8, 16, 32, 64):
         specs = [tf.TensorSpec((*shape, B, S)) for shape in ((length,), (length,), ())]
@@ -164,7 +164,7 @@ def test_twice_the_steps_take_the_scan_a_single_round_more():
     assert counts[-1] < 16
 
 
-def test_a_zero_decay_forgets_even_what_is_not_finite():
+def test_a_zero_decay_forgets_non_finite_values():
     decays, inputs, start = linear_arguments(9, [(0, 0), (4, 1)])
     spoiled = tf.tensor_scatter_nd_update(inputs, [[2, 1]], [[np.nan] * S])
     states = scan(decays, spoiled, tf.fill(start.shape, np.float32(np.inf)))

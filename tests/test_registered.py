@@ -1,4 +1,4 @@
-"""Registered Gymnasium environments as the agent sees them: Gymnasium's classics, and toys whose every frame is known."""
+"""Registered Gymnasium environments as the agent sees them: Gymnasium's classics, and toys with known frames."""
 
 import re
 import sys
@@ -40,21 +40,21 @@ def builder(game_id, observation=GREY, **settings):
     ("game_id", "settings", "names"),
     [("Pendulum-v1", {}, ["[0]"]), ("tests/Toy-v0", {"actions_space": MultiDiscrete([2, 1])}, ["[0]=0", "[0]=1", "[1]=0"])],
 )
-def test_choices_and_numbers_have_names(game_id, settings, names):
+def test_discrete_and_continuous_actions_have_names(game_id, settings, names):
     assert builder(game_id, **settings).actions == names
 
 
-def test_actions_without_a_distribution_are_one_line_that_says_why():
-    said = complaint(lambda: builder("tests/Toy-v0", actions_space=Text(3)))
-    assert all(word in said for word in ("tests/Toy-v0", "actions", "Text", "Discrete"))
+def test_an_unsupported_action_space_gives_a_one_line_error():
+    error = complaint(lambda: builder("tests/Toy-v0", actions_space=Text(3)))
+    assert all(word in error for word in ("tests/Toy-v0", "actions", "Text", "Discrete"))
 
 
 @pytest.mark.parametrize("core", ["none", "lstm"])
-def test_choices_are_counted_before_their_weights_are_allocated(core):
+def test_too_many_choices_are_refused_before_allocating_weights(core):
     game = GymnasiumSpec(id="tests/Toy-v0", settings={"actions": 10**6})
     scenario = replace(catalog.find("tests/Toy-v0"), game=game, network=Network(core=core))
-    said = complaint(Builder, scenario, Config())
-    assert all(word in said for word in ("parameters or more", "choices"))
+    error = complaint(Builder, scenario, Config())
+    assert all(word in error for word in ("parameters or more", "choices"))
 
 
 def test_an_unknown_core_is_named_with_its_scenario():
@@ -66,7 +66,7 @@ def test_an_unknown_core_is_named_with_its_scenario():
 
 @pytest.fixture
 def play(closing):
-    """Makes games; closes them."""
+    """Makes games and closes them afterwards."""
 
     def make(game_id="tests/Toy-v0", games=1, frame_skip=1, observation=GREY, **settings):
         game = GymnasiumSpec(id=game_id, frame_skip=frame_skip, settings=settings)
@@ -79,7 +79,7 @@ def play(closing):
 
 
 def balanced(observations):
-    """Pushes the carts so that the poles stay up."""
+    """Returns the actions that keep the poles up."""
     position, speed, angle, turn = observations.T
     return (angle + 0.3 * turn + 0.02 * position + 0.05 * speed > 0).astype(int)
 
@@ -106,7 +106,7 @@ def test_a_balanced_pole_times_out_after_500_decisions(play):
     assert (np.abs(final) > 0.05).any()
 
 
-def test_a_fallen_pole_is_a_termination_and_only_that_game_begins_anew(play):
+def test_a_fallen_pole_terminates_and_resets_only_its_own_game(play):
     env = play("CartPole-v1", games=2)
     seen, _ = env.reset(seed=1)
     for _ in range(50):
@@ -121,7 +121,7 @@ def test_a_fallen_pole_is_a_termination_and_only_that_game_begins_anew(play):
     np.testing.assert_allclose(seen[1, 0], before[1, 0] + 0.02 * before[1, 1], rtol=1e-4)
 
 
-def test_seeds_decide_the_games(play):
+def test_seeds_determine_the_games(play):
     env = play("CartPole-v1", games=3)
     consecutive, _ = env.reset(seed=5)
     listed, _ = env.reset(seed=np.array([7, 5, 6], np.uint32))
@@ -154,7 +154,7 @@ def test_numbers_become_single_precision(play):
 
 
 def channels(observation, at=(40, 40)):
-    """Returns the value of all pixels of an observation."""
+    """Returns the channels that all pixels of an observation share."""
     assert (observation == observation[at]).all()
     return observation[at].tolist()
 
@@ -167,7 +167,7 @@ def channels(observation, at=(40, 40)):
         (Observation(stack=1, color=True, size=(50, 60)), (200, 100, 3), [10, 20, 0]),
         (Observation(stack=2), (84, 84), [20]),
         (Observation(stack=2), (84, 84, 1), [20]),
-        (Observation(stack=2, color=True), (120, 84, 1), [20]),  # it has no colours to show
+        (Observation(stack=2, color=True), (120, 84, 1), [20]),  # there are no colours to show
     ],
 )
 def test_pixels_are_resized_and_stacked(play, observation, shape, frame):
@@ -177,7 +177,7 @@ def test_pixels_are_resized_and_stacked(play, observation, shape, frame):
     assert env.single_observation_space.dtype == np.uint8
 
     def newest(time):
-        """Returns the channels at a time: the frames up to it, the first one repeated."""
+        """Returns the channels at a time: the frames up to it, padded with the first one."""
         return [max(0, time - back) * value for back in reversed(range(stack)) for value in frame]
 
     seen, _ = env.reset(seed=1)
@@ -187,12 +187,12 @@ def test_pixels_are_resized_and_stacked(play, observation, shape, frame):
         seen, _, terminated, truncated, infos = env.step(np.array([0, 1]))
     assert (terminated.all(), truncated.any()) == (True, False)
     assert channels(infos["final_obs"][1]) == newest(LENGTH)
-    assert channels(seen[1]) == newest(0)  # nothing of the last episode
+    assert channels(seen[1]) == newest(0)  # nothing from the last episode
     assert builder("tests/Toy-v0", observation, shape=shape).inputs == Inputs((*observation.size, len(newest(0))), 0)
 
 
 @pytest.mark.parametrize("stack", [1, 2])
-def test_a_game_may_reuse_its_array(play, stack):
+def test_a_game_may_reuse_its_observation_array(play, stack):
     env = play("tests/Reusing-v0", observation=Observation(stack=stack, color=True))
     env.reset(seed=1)
     for time in range(1, LENGTH + 1):
@@ -212,7 +212,7 @@ def test_frame_skip_sums_rewards_and_stops_at_the_end(play):
 
 
 @pytest.mark.parametrize("frame_skip", [1, 3])
-def test_an_environment_without_a_limit_gets_one_of_decisions(play, monkeypatch, frame_skip):
+def test_an_environment_without_a_limit_gets_a_decision_limit(play, monkeypatch, frame_skip):
     monkeypatch.setattr(registered, "MAX_EPISODE_STEPS", 7)
     env = play(frame_skip=frame_skip, ends=False)
     env.reset(seed=1)
@@ -224,7 +224,7 @@ def test_an_environment_without_a_limit_gets_one_of_decisions(play, monkeypatch,
 
 
 @pytest.mark.parametrize("start", [0, 1, -1])
-def test_actions_count_from_the_environments_own_start(play, start):
+def test_actions_are_offset_by_the_environments_start(play, start):
     env = play(start=start)
     assert env.single_action_space == Discrete(3)
     env.reset(seed=1)
@@ -239,7 +239,7 @@ def test_actions_count_from_the_environments_own_start(play, start):
 def test_the_final_picture_is_the_episodes_last(play):
     env = play(frame_skip=4)
     env.reset(seed=1)
-    for _ in range(2):  # of two episodes
+    for _ in range(2):  # two episodes
         assert channels(env.picture(), (0, 0)) == [0, 0, 0]
         for time in (4, 8):
             env.step(np.array([0]))
@@ -259,7 +259,7 @@ def test_cartpole_is_drawn(play):
     env = play("CartPole-v1")
     env.reset(seed=1)
     start = env.picture()
-    assert (start.dtype, start.shape) == (np.uint8, (240, 360, 3))  # of 400 x 600
+    assert (start.dtype, start.shape) == (np.uint8, (240, 360, 3))  # scaled from 400 x 600
     for _ in range(50):
         if env.step(np.array([0]))[2][0]:
             break
@@ -271,7 +271,7 @@ def test_cartpole_is_drawn(play):
     assert (final != env.picture()).any()
 
 
-def test_the_recorder_shows_the_game_that_is_played(play):
+def test_the_recorder_shows_the_running_game(play):
     env = play(frame_skip=4)
     recorder = make_game_factory(GymnasiumSpec(id="tests/Toy-v0", frame_skip=4), GREY).make_recorder(env)
     assert recorder.pictures_per_second == 5
@@ -291,7 +291,7 @@ PICTURE = Box(0, 255, (40, 48, 3), np.uint8)
 
 
 class Lazy:
-    """A picture that is made when it is asked for, as stacked frames are."""
+    """A picture made on request, like stacked frames."""
 
     def __init__(self, picture):
         self.picture = picture
@@ -301,7 +301,7 @@ class Lazy:
 
 
 def shown(make, space=PICTURE, start=0):
-    """Returns a function that applies `make` to a picture or numbers, from a time on."""
+    """Returns a function of time: random values of the space, which `make` changes from `start` on."""
     given = np.random.default_rng(0).integers(256, size=space.shape).astype(space.dtype)
     return lambda time: make(given) if time >= start else given
 
@@ -345,7 +345,7 @@ OTHERS = [
 
 @pytest.mark.parametrize("start", [0, 2])
 @pytest.mark.parametrize(("make", "words"), OTHERS)
-def test_a_picture_of_other_numbers_than_declared_is_refused_with_a_cure(play, make, words, start):
+def test_a_picture_unlike_its_space_is_refused_with_a_fix(play, make, words, start):
     env = play("tests/Shown-v0", space=PICTURE, show=shown(make, start=start))
 
     def run():
@@ -353,18 +353,18 @@ def test_a_picture_of_other_numbers_than_declared_is_refused_with_a_cure(play, m
         env.step(np.array([0]))
         env.step(np.array([0]))
 
-    said = complaint(run)
-    assert said.startswith("tests/Shown-v0: ")
-    assert all(word in said for word in ("Box(0, 255, (40, 48, 3), uint8)", *words))
+    error = complaint(run)
+    assert error.startswith("tests/Shown-v0: ")
+    assert all(word in error for word in ("Box(0, 255, (40, 48, 3), uint8)", *words))
 
 
-def test_a_picture_that_is_refused_in_a_process_of_its_own_is_told_as_here(closing):
+def test_a_picture_refused_in_a_process_gives_the_same_error(closing):
     make = partial(registered.make, GymnasiumSpec(id="unusable_toys:UnitPixels-v0"), GREY)
     env = closing(ProcessVectorEnv([make]))
     env.reset(seed=1)
-    said = complaint(env.step, np.array([0]))
-    assert said.startswith("UnitPixels-v0: its observation_space is Box(0, 255, (30, 40, 3), uint8)")
-    assert "(255 * picture).astype(np.uint8)" in said
+    error = complaint(env.step, np.array([0]))
+    assert error.startswith("UnitPixels-v0: its observation_space is Box(0, 255, (30, 40, 3), uint8)")
+    assert "(255 * picture).astype(np.uint8)" in error
 
 
 @pytest.mark.parametrize(
@@ -378,16 +378,16 @@ def test_a_picture_that_is_refused_in_a_process_of_its_own_is_told_as_here(closi
         (lambda numbers: {"x": numbers}, "dict"),
     ],
 )
-def test_what_are_not_the_declared_numbers_is_refused(play, make, word):
+def test_numbers_unlike_their_space_are_refused(play, make, word):
     space = Box(-9, 999, (4,), np.float32)
-    said = complaint(play("tests/Shown-v0", space=space, show=shown(make, space)).reset)
-    assert "Box(-9.0, 999.0, (4,), float32)" in said
-    assert word in said
+    error = complaint(play("tests/Shown-v0", space=space, show=shown(make, space)).reset)
+    assert "Box(-9.0, 999.0, (4,), float32)" in error
+    assert word in error
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("make", [list, tuple, lambda numbers: numbers.astype(np.float64), lambda numbers: numbers * 1e300])
-def test_numbers_in_lists_and_beyond_single_precision_are_seen_without_a_warning(play, make):
+def test_lists_and_huge_numbers_are_seen_without_a_warning(play, make):
     space = Box(0, 999, (4,), np.float64)
     seen, _ = play("tests/Shown-v0", space=space, show=shown(make, space)).reset()
     assert (seen.dtype, seen.shape) == (np.float32, (1, 4))
@@ -433,14 +433,14 @@ FLATTEN = "gymnasium.wrappers.FlattenObservation"
         ),
     ],
 )
-def test_a_space_that_no_agent_sees_is_refused_with_a_cure(play, space, words):
-    said = complaint(lambda: play("tests/Shown-v0", space=space))
-    problem, _, cure = said.partition("(height, width, 3)): ")
-    assert all(word in cure for word in words), cure
+def test_an_unsupported_space_is_refused_with_a_fix(play, space, words):
+    error = complaint(lambda: play("tests/Shown-v0", space=space))
+    problem, _, fix = error.partition("(height, width, 3)): ")
+    assert all(word in fix for word in words), fix
     assert str(space)[:60] in problem or "observation['depth'] is Box(0.0" in problem
 
 
-def test_the_module_of_the_documentation_registers_a_game(play, tmp_path, monkeypatch):
+def test_the_module_in_the_docs_registers_a_game(play, tmp_path, monkeypatch):
     (block,) = re.findall(
         r"^```python\n(.*?)^```", (ROOT / "docs" / "own-scenario.md").read_text(), re.DOTALL | re.MULTILINE
     )
@@ -454,7 +454,7 @@ def test_the_module_of_the_documentation_registers_a_game(play, tmp_path, monkey
 
 
 class OldReset(Plain):
-    """Returns `first` of the observation from a reset, instead of a pair."""
+    """Its reset returns `first` of the observation instead of a pair."""
 
     first = staticmethod(lambda seen: seen)
 
@@ -496,7 +496,7 @@ class Silent(Plain):
 )
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize("limit", [None, 9])
-def test_calls_of_gym_are_told_with_what_gymnasium_wants(play, kind, words, wrapped, limit):
+def test_old_gym_methods_are_refused_with_gymnasiums_form(play, kind, words, wrapped, limit):
     register("tests/Old-v0", lambda: FlattenObservation(kind()) if wrapped else kind(), max_episode_steps=limit)
 
     def run():
@@ -505,11 +505,11 @@ def test_calls_of_gym_are_told_with_what_gymnasium_wants(play, kind, words, wrap
         env.step(np.array([0]))
 
     try:
-        said = complaint(run)
+        error = complaint(run)
     finally:
         registry.pop("tests/Old-v0")
-    assert said.startswith("tests/Old-v0: ")
-    assert all(word in said for word in words), said
+    assert error.startswith("tests/Old-v0: ")
+    assert all(word in error for word in words), error
 
 
 class Spaceless(gymnasium.Env):
@@ -537,7 +537,7 @@ class Pays(Plain):
         (type("Unpaid", (Pays,), {"pay": None}), ("reward None", "one number")),
     ],
 )
-def test_what_else_gymnasium_wants_is_told(play, kind, words):
+def test_missing_spaces_and_bad_rewards_are_refused(play, kind, words):
     register("tests/Half-v0", kind)
 
     def run():
@@ -546,13 +546,13 @@ def test_what_else_gymnasium_wants_is_told(play, kind, words):
         env.step(np.array([0]))
 
     try:
-        said = complaint(run)
+        error = complaint(run)
     finally:
         registry.pop("tests/Half-v0")
-    assert all(word in said for word in ("tests/Half-v0: ", *words)), said
+    assert all(word in error for word in ("tests/Half-v0: ", *words)), error
 
 
-def test_a_game_that_fails_as_it_is_closed_has_been_played(play):
+def test_an_error_on_close_is_ignored(play):
     class Fails(Plain):
         def close(self):
             raise RuntimeError("closed already")
@@ -575,7 +575,7 @@ gym.envs.registry.env_specs["Mine-v0"] = gym
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_a_module_that_registers_with_gym_is_told_so(tmp_path, monkeypatch, installed):
+def test_a_module_that_registers_with_gym_gets_a_hint(tmp_path, monkeypatch, installed):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(sys.modules, "gym", None)
     if installed:
@@ -583,13 +583,13 @@ def test_a_module_that_registers_with_gym_is_told_so(tmp_path, monkeypatch, inst
         (tmp_path / "gym.py").write_text(GYM)
     module = f"old_module_{installed}"
     (tmp_path / f"{module}.py").write_text(MODULE)
-    said = complaint(registered.make, GymnasiumSpec(id=f"{module}:Mine-v0"), GREY)
-    assert said.startswith(f"{module}:Mine-v0: its module")
-    assert "import gymnasium as gym" in said
+    error = complaint(registered.make, GymnasiumSpec(id=f"{module}:Mine-v0"), GREY)
+    assert error.startswith(f"{module}:Mine-v0: its module")
+    assert "import gymnasium as gym" in error
 
 
 @pytest.mark.parametrize("space", ["observation_space", "action_space"])
-def test_a_space_of_gym_is_told(play, space):
+def test_a_gym_space_gets_a_hint(play, space):
     class Box(gymnasium.Space):
         __module__ = "gym.spaces.box"
 
@@ -600,7 +600,7 @@ def test_a_space_of_gym_is_told(play, space):
         registry.pop("tests/GymSpace-v0")
 
 
-# Mistakes
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -617,16 +617,16 @@ def test_a_space_of_gym_is_told(play, space):
         ("Some/Game-v3", {}, ": my_module:Some/Game-v3"),
     ],
 )
-def test_what_cannot_be_played_is_one_line_that_says_why(monkeypatch, game_id, settings, message):
+def test_an_unplayable_game_gives_a_one_line_error(monkeypatch, game_id, settings, message):
     for known in [each for each in registry if each.startswith("MiniGrid")]:  # another test may have imported it
         monkeypatch.delitem(registry, known)
     for call in (
         lambda: registered.make(GymnasiumSpec(id=game_id, settings=settings), GREY),
         lambda: builder(game_id, **settings),
     ):
-        said = complaint(call)
-        assert said.startswith(f"{game_id}: ")
-        assert message in said
+        error = complaint(call)
+        assert error.startswith(f"{game_id}: ")
+        assert message in error
 
 
 @pytest.mark.parametrize(
@@ -645,19 +645,19 @@ def test_what_cannot_be_played_is_one_line_that_says_why(monkeypatch, game_id, s
         ("ale_py:PongNoFrameskip-v4", "ALE/Pong-v5", "1", "0"),
     ],
 )
-def test_an_old_atari_id_names_the_same_game_and_what_makes_it_alike(typed, game, skip, sticky):
-    said = complaint(lambda: registered.make(GymnasiumSpec(id=typed), GREY))
-    assert said.startswith(f"{typed}: use {game}, ")
-    assert f"--frame-skip {skip} " in said
-    assert f"sticky_actions = {sticky} " in said
-    assert ("RAM" in said) == ("-ram" in typed)
+def test_an_old_atari_id_suggests_the_equivalent_new_game(typed, game, skip, sticky):
+    error = complaint(lambda: registered.make(GymnasiumSpec(id=typed), GREY))
+    assert error.startswith(f"{typed}: use {game}, ")
+    assert f"--frame-skip {skip} " in error
+    assert f"sticky_actions = {sticky} " in error
+    assert ("RAM" in error) == ("-ram" in typed)
 
 
-def test_a_game_of_a_module_may_have_no_version(play):
+def test_a_module_game_may_have_no_version(play):
     assert play("registered_toys:tests/Toy").single_action_space == Discrete(3)
 
 
-def test_car_racing_draws_only_what_the_agent_sees():
+def test_car_racing_plays_like_the_plain_environment():
     observation = Observation(size=(96, 96), color=True)
     game = registered.make(GymnasiumSpec(id="CarRacing-v3", frame_skip=4), observation)
     plain = gymnasium.make("CarRacing-v3")
@@ -673,7 +673,7 @@ def test_car_racing_draws_only_what_the_agent_sees():
         assert (game.reset(seed=4)[0] == plain.reset(seed=4)[0]).all()
 
 
-def test_lunar_lander_has_flames_from_the_first_picture_on():
+def test_lunar_lander_makes_flames_only_once_it_is_drawn():
     game = registered.make(GymnasiumSpec(id="LunarLander-v3", frame_skip=1), Observation())
     plain = gymnasium.make("LunarLander-v3")
     with closing(game), closing(plain):
@@ -688,7 +688,7 @@ def test_lunar_lander_has_flames_from_the_first_picture_on():
 
         step(5)
         assert not game.unwrapped.particles
-        assert game.render_mode == "rgb_array", "recorders of other programs ask for it"
+        assert game.render_mode == "rgb_array", "other programs' recorders require it"
         assert game.render().shape == (400, 600, 3)
         step(5)
         assert game.unwrapped.particles

@@ -1,4 +1,4 @@
-"""Gymnasium's registry has every scenario, for programs that import no TensorFlow."""
+"""Gymnasium's registry has every scenario, without importing TensorFlow."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def test_every_scenario_has_an_id():
 
 
 @pytest.mark.parametrize("order", ["import doom_a3c, gymnasium", "import gymnasium, doom_a3c", "import gymnasium"])
-def test_no_order_of_imports_matters(order, tmp_path):
+def test_the_order_of_imports_does_not_matter(order, tmp_path):
     id_ = "doom_a3c:doom_a3c/Basic-v0" if order == "import gymnasium" else "doom_a3c/Basic-v0"
     code = f"{order}, sys; e = gymnasium.make({id_!r}); print(e.reset(seed=1)[0].shape, 'tensorflow' in sys.modules)"
     result = subprocess.run(
@@ -38,7 +38,7 @@ def test_no_order_of_imports_matters(order, tmp_path):
 
 
 @pytest.mark.parametrize("id_", GAMES)
-def test_a_game_is_what_gymnasium_wants(id_, closing):
+def test_a_game_passes_gymnasiums_environment_checker(id_, closing):
     env = closing(gymnasium.make(id_))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -49,7 +49,7 @@ def test_a_game_is_what_gymnasium_wants(id_, closing):
 
 
 @pytest.mark.parametrize("id_", GAMES)
-def test_games_are_stepped_together(id_, closing):
+def test_games_can_be_stepped_as_a_vector(id_, closing):
     env = closing(gymnasium.make_vec(id_, num_envs=3))
     observations, _ = env.reset(seed=1)
     first = observations["pixels"] if isinstance(observations, dict) else observations
@@ -58,7 +58,7 @@ def test_games_are_stepped_together(id_, closing):
     assert rewards.shape == terminated.shape == (3,)
 
 
-def test_an_episode_ends_where_it_ends_and_seeds_decide_it(closing):
+def test_the_seed_decides_a_whole_episode(closing):
     ends = []
     for _ in range(2):
         env = closing(gymnasium.make("doom_a3c/Pong-v0"))
@@ -73,7 +73,7 @@ def test_an_episode_ends_where_it_ends_and_seeds_decide_it(closing):
     assert (np.array(ends[0]) == np.array(ends[1])).all()
 
 
-def test_the_frame_skip_may_be_another(closing):
+def test_the_frame_skip_can_be_set(closing):
     one, four = (closing(gymnasium.make("doom_a3c/Basic-v0", frame_skip=skip)) for skip in (1, 4))
     rewards = []
     for env in (one, four):

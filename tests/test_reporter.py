@@ -1,4 +1,4 @@
-"""Reports: the figures that people are shown, the points of the whole run, and what is said of evaluations."""
+"""Reports: the status shown to people, the points logged over a run, and the lines about evaluations."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,13 +24,13 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def reported(clock):
-    """A reporter, what it reports about, and to whom; the run's budget is 10,000 frames."""
+    """A reporter with its engine and audience; the run's budget is 10,000 frames and a minute."""
     return _reported(changed(Config(), frames=10_000, minutes=1.0, learning_rate=0.2, final_learning_rate=0.1))
 
 
 @pytest.fixture
 def long(clock):
-    """The same of a run of a million frames, however many minutes it takes."""
+    """The same for a run of a million frames without a time limit."""
     return _reported(changed(Config(), frames=1_000_000))
 
 
@@ -45,7 +45,7 @@ def _reported(config):
 
 
 def statuses(reported, clock, steps):
-    """Has the run begin to learn, and returns the status at each of the times at which so many frames have come."""
+    """Starts learning; returns the status after each step, which is a second and the frames since the last step."""
     reported.engine.update()
     for second, frames in steps:
         clock.now = 1000.0 + second
@@ -58,48 +58,48 @@ def rates(reported, clock, steps):
     return [status.frames_per_second for status in statuses(reported, clock, steps)]
 
 
-def test_frames_per_second_are_those_of_two_seconds_at_first(reported, clock):
-    told = rates(reported, clock, ((0, 0), (1, 300), (2, 100), (3, 5000), (6, 3000)))
-    assert told == [None, None, 200.0, 200.0, 1400.0]
+def test_the_frame_rate_first_covers_two_seconds(reported, clock):
+    measured = rates(reported, clock, ((0, 0), (1, 300), (2, 100), (3, 5000), (6, 3000)))
+    assert measured == [None, None, 200.0, 200.0, 1400.0]
     logged = [metrics.frames_per_second for metrics, _ in reported.audience.points if isinstance(metrics, RunMetrics)]
-    assert logged == told
+    assert logged == measured
 
 
-def test_frames_per_second_are_soon_those_of_half_a_minute(reported, clock):
-    told = rates(reported, clock, ((second, 300 if second <= 45 else 600) for second in range(0, 90, 3)))
-    assert told[1:16] == [100.0] * 15
-    assert told[20] == 150.0  # five of the ten batches in half a minute
-    assert told[25:] == [200.0] * 5
+def test_the_frame_rate_soon_covers_the_last_half_minute(reported, clock):
+    measured = rates(reported, clock, ((second, 300 if second <= 45 else 600) for second in range(0, 90, 3)))
+    assert measured[1:16] == [100.0] * 15
+    assert measured[20] == 150.0  # five of the ten batches in half a minute
+    assert measured[25:] == [200.0] * 5
 
 
 @pytest.mark.parametrize("ticks", [1, 11, 14, 27, 450])
-def test_frames_per_second_do_not_waver_however_fast_batches_come(reported, clock, ticks):
-    told = rates(reported, clock, ((tick / 10, 0 if tick % ticks else 2048) for tick in range(20 * ticks + 60)))
-    known = [rate for rate in told if rate is not None]
+def test_the_frame_rate_is_steady_whatever_the_batch_interval(reported, clock, ticks):
+    measured = rates(reported, clock, ((tick / 10, 0 if tick % ticks else 2048) for tick in range(20 * ticks + 60)))
+    known = [rate for rate in measured if rate is not None]
     assert len(known) >= 40
     assert known == pytest.approx([20480 / ticks] * len(known))
 
 
-def test_after_a_stall_the_rate_is_soon_what_it_was_and_the_time_left_nearly(long, clock):
-    told = statuses(long, clock, ((second, 300) for second in [*range(0, 300, 3), *range(380, 410, 3)]))
-    last, first, *after = told[99:]
+def test_the_rate_and_time_left_recover_after_a_stall(long, clock):
+    measured = statuses(long, clock, ((second, 300) for second in [*range(0, 300, 3), *range(380, 410, 3)]))
+    last, first, *after = measured[99:]
     assert first.frames_per_second == pytest.approx(300 / 83)
     assert [status.frames_per_second for status in after] == [100.0] * 9
     assert first.seconds_left == pytest.approx(last.seconds_left * 299 / 219, rel=0.01)
 
 
-def test_the_time_left_is_not_known_at_first_and_stays_in_a_stall(long, clock):
-    told = statuses(long, clock, ((0, 0), (10, 100), (20, 100), (100, 0)))
-    assert [status.seconds_left for status in told] == [None, None, *[pytest.approx(999_800 / 10)] * 2]
-    assert told[-1].frames_per_second == 0.0
+def test_the_time_left_is_unknown_at_first_and_kept_in_a_stall(long, clock):
+    measured = statuses(long, clock, ((0, 0), (10, 100), (20, 100), (100, 0)))
+    assert [status.seconds_left for status in measured] == [None, None, *[pytest.approx(999_800 / 10)] * 2]
+    assert measured[-1].frames_per_second == 0.0
 
 
-def test_frames_that_go_back_begin_anew(reported, clock):
-    told = rates(reported, clock, ((0, 5000), (10, 1000), (20, -4000), (23, 600), (26, 600)))
-    assert told == [None, 100.0, 100.0, 200.0, 200.0]
+def test_the_rate_restarts_when_frames_go_back(reported, clock):
+    measured = rates(reported, clock, ((0, 5000), (10, 1000), (20, -4000), (23, 600), (26, 600)))
+    assert measured == [None, 100.0, 100.0, 200.0, 200.0]
 
 
-def test_a_resumed_run_is_measured_from_its_first_update_on(reported, clock):
+def test_a_resumed_run_has_no_rate_before_its_first_update(reported, clock):
     reported.engine.update()
     resumed = Reporter(Config(), reported.progress, reported.engine, reported.audience, reported.audience)
     for clock.now in (1000.0, 1010.0, 1020.0):
@@ -108,13 +108,13 @@ def test_a_resumed_run_is_measured_from_its_first_update_on(reported, clock):
     assert reported.audience.statuses[-1].frames_per_second is None
 
 
-def test_frames_that_come_in_batches_are_not_nought_a_second_between_them(reported, clock):
+def test_the_rate_is_not_zero_between_batches(reported, clock):
     steps = ((0, 0), (4, 0), (8, 800), (11, 0), (16, 1600), (75, 0), (76, 0), (96, 800), (99, 0))
-    # Nought after a minute without any; what comes then has taken the 80 seconds since those before it.
+    # Zero after a minute without frames; the next batch counts for the 80 seconds since the one before.
     assert rates(reported, clock, steps) == [None, None, 100.0, 100.0, 150.0, 150.0, 0.0, 10.0, 10.0]
 
 
-def test_nothing_is_estimated_before_a_run_learns_and_for_its_first_seconds(reported, clock):
+def test_nothing_is_estimated_before_a_run_learns(reported, clock):
     for clock.now in (1000.0, 1010.0, 1020.0):
         reported.progress.add_steps(0, 1, [], [])
         reported.reporter.report(0.0, Best())
@@ -127,19 +127,19 @@ def test_nothing_is_estimated_before_a_run_learns_and_for_its_first_seconds(repo
     assert [status.seconds_left for status in statuses] == [60.0] * 6  # the minute of the budget, which needs no estimate
 
 
-def test_the_time_left_is_that_of_the_nearest_budget(reported, clock):
+def test_the_time_left_follows_the_nearest_budget(reported, clock):
     left = []
     reported.engine.update()
     for clock.now, frames in ((1000.0, 0), (1010.0, 1000), (1020.0, 1000), (1030.0, 7000)):
         reported.progress.add_steps(0, frames, [], [])
         reported.reporter.report(clock.now - 1000, Best())
         left.append(reported.audience.statuses[-1].seconds_left)
-    # The minute, until 1,000 frames are left: 9,000 in 30 seconds have come so far.
+    # The minute, until only 1,000 frames are left, at a rate of 9,000 frames in 30 seconds.
     assert left == [60.0, 50.0, 40.0, pytest.approx(1000 / 300)]
     assert [status.share for status in reported.audience.statuses] == [0.0, 1 / 6, 1 / 3, 0.9]
 
 
-def test_the_status_has_all_that_is_known(reported):
+def test_the_status_has_all_known_figures(reported):
     reported.engine.update()
     reported.progress.add_steps(10, 40, [2.0] * 100, ["engine_died"])
     reported.reporter.report(6.0, Best(3.5))
@@ -150,7 +150,7 @@ def test_the_status_has_all_that_is_known(reported):
     assert (status.engine, status.faults) == ("3 hosts", {"engine_died": 1})
 
 
-def test_the_status_says_nothing_that_is_not_known_yet(reported):
+def test_figures_not_known_yet_are_none_in_the_status(reported):
     reported.reporter.report(0.0, Best())
     (status,) = reported.audience.statuses
     unknown = (status.frames_per_second, status.mean_score, status.evaluation, status.best_evaluation, status.entropy)
@@ -176,7 +176,7 @@ def test_the_status_has_the_newest_evaluation_and_gif(reported):
     assert shown == [(3.0, 3.0, True, Path("first.gif")), (-2.0, 3.0, True, Path("second.gif"))]
 
 
-def test_a_point_has_the_schedules_of_its_frames_and_the_engine_beside_it(reported):
+def test_a_point_has_scheduled_values_and_engine_metrics(reported):
     reported.progress.add_steps(10, 5000, [2.0], ["engine_died"])
     reported.reporter.report(0.0, Best())
     assert reported.audience.points == []  # nothing has been learned yet
@@ -193,7 +193,7 @@ def test_a_point_has_the_schedules_of_its_frames_and_the_engine_beside_it(report
     assert engine == ({"hosts": 3}, 5000)
 
 
-def test_scores_are_logged_over_episodes_as_well(reported):
+def test_scores_are_also_logged_over_episodes(reported):
     reported.engine.update()
     reported.progress.add_steps(10, 40, [*range(100)], [])
     reported.reporter.report(0.0, Best())
@@ -202,7 +202,7 @@ def test_scores_are_logged_over_episodes_as_well(reported):
     assert (metrics.reward, metrics.maximum_reward, frames) == (49.5, 99.0, 40)
 
 
-def test_stable_baselines3s_names_have_its_numbers(reported):
+def test_stable_baselines3_metric_names_get_matching_values(reported):
     reported.progress.add_steps(1000, 4000, [], [])
     resumed = Reporter(Config(), reported.progress, reported.engine, reported.audience, reported.audience)
     reported.progress.add_steps(500, 2000, [*range(150)], [], lengths=[*range(1, 151)])
@@ -217,7 +217,7 @@ def test_stable_baselines3s_names_have_its_numbers(reported):
     }
 
 
-def test_a_mean_of_earlier_sessions_is_not_logged_as_one_of_this_session(reported):
+def test_an_earlier_sessions_mean_is_not_logged_as_new(reported):
     reported.progress.add_steps(10, 40, [5.0] * 120, [], lengths=[3] * 120)
     resumed = Reporter(Config(), reported.progress, reported.engine, reported.audience, reported.audience)
     reported.engine.update()
@@ -236,7 +236,7 @@ def test_a_mean_of_earlier_sessions_is_not_logged_as_one_of_this_session(reporte
         assert any(isinstance(one, EpisodeCurve) for one in points) == (new > 0)
 
 
-def test_a_session_of_one_second_has_a_rate_at_its_end(reported, clock):
+def test_a_one_second_session_logs_a_rate_at_its_end(reported, clock):
     assert rates(reported, clock, [(0, 0), (1, 500)]) == [None, None]
     reported.audience.points.clear()
     reported.reporter.log_end(1.0)
@@ -244,15 +244,15 @@ def test_a_session_of_one_second_has_a_rate_at_its_end(reported, clock):
     assert metrics.frames_per_second == pytest.approx(500)
 
 
-def test_points_are_limited_and_statuses_are_not(reported, clock):
+def test_points_are_rate_limited_but_statuses_are_not(reported, clock):
     reported.engine.update()
     for clock.now in (1000.0, 1000.5, 1000.9, 1001.0, 1001.9):
         reported.reporter.report(clock.now - 1000, Best())
-    assert len(reported.audience.points) == 2 * 3  # the run's, those of its neighbours and the engine's, at 1000 and 1001
+    assert len(reported.audience.points) == 2 * 3  # the run's, the Stable-Baselines3 names' and the engine's, twice
     assert len(reported.audience.statuses) == 5
 
 
-def test_an_evaluation_is_logged_and_told(reported):
+def test_an_evaluation_is_logged_and_printed(reported):
     evaluation = Evaluation(summarize([1.0, 3.0]), summarize([-10.0, -30.0]))
     reported.progress.add_steps(10, 12_345, [], [])
     state = reported.engine.capture()
@@ -270,7 +270,7 @@ def test_an_evaluation_is_logged_and_told(reported):
     assert stays != replaced
 
 
-def test_what_the_best_scores_in_new_games_is_logged_and_told(reported):
+def test_a_confirmed_score_is_logged_and_printed(reported):
     reported.progress.add_steps(10, 12_345, [], [])
     reported.reporter.report_confirmation(summarize([223.0, 1735.0]), reported.engine.capture(), "greedy")
     assert reported.audience.points == [(ConfirmedMetrics(979.0), 12_345)]

@@ -1,4 +1,4 @@
-"""Runs that end early by a signal or a kill, and runs that go on from what another has saved."""
+"""Runs that are ended early by a signal or a kill, and runs that resume from a saved state."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ RESUME = ("--resume", "--models-dir", "own", "--frames", 600)
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder in which a short run of CartPole has ended; its scenario file says where its checkpoints are."""
+    """A folder with a finished short run of CartPole; its scenario file says where the checkpoints are."""
     folder = tmp_path_factory.mktemp("trained")
     for name in ("mine", "other"):
         (folder / f"{name}.toml").write_text('base = "cartpole"\n[training]\nmodels_dir = "own"\n')
@@ -43,7 +43,7 @@ def folder(trained, tmp_path):
     return shutil.copytree(trained, tmp_path, symlinks=True, dirs_exist_ok=True)
 
 
-def test_another_run_touches_nothing_of_the_first_and_is_resumed_by_default(folder):
+def test_a_new_run_keeps_the_first_and_is_resumed_by_default(folder):
     (first,) = runs_of(folder)
     before = {path: path.read_bytes() for path in first.iterdir()}
     second = call("train", *MINE, "--seed", 2, cwd=folder)
@@ -59,7 +59,7 @@ def test_another_run_touches_nothing_of_the_first_and_is_resumed_by_default(fold
 
 
 @pytest.mark.parametrize("name", ["mine", "other"])
-def test_a_run_that_goes_on_with_another_game_begins_its_best_anew(folder, name):
+def test_resuming_with_another_game_resets_the_best_score(folder, name):
     for path in runs_of(folder)[0].glob("*.ckpt"):
         variables, record = load(path)
         save(path, variables, record._replace(best=record.best._replace(score=1e9)))
@@ -71,7 +71,7 @@ def test_a_run_that_goes_on_with_another_game_begins_its_best_anew(folder, name)
 
 @contextlib.contextmanager
 def started(cwd, *arguments):
-    """Runs basic, from its first checkpoint on."""
+    """Runs basic, and yields after its first checkpoint."""
     with Running("train", "--scenario", "basic", *SMALL, "--checkpoint-every", 1, *arguments, cwd=cwd) as process:
         last = cwd / "models" / "last.ckpt"
         until(lambda: last.exists() or process.status() is not None, "the first checkpoint", seconds=60)
@@ -80,7 +80,7 @@ def started(cwd, *arguments):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_ends_and_leaves_nothing(tmp_path, number):
+def test_a_signal_saves_and_ends_without_leftovers(tmp_path, number):
     with started(tmp_path) as process:
         games = engines(process.pid)
         assert len(games) >= 4
@@ -108,7 +108,7 @@ def test_kill_9_leaves_a_whole_checkpoint_and_no_engines(tmp_path):
     assert "train.py --resume basic-seed" in resumed.stdout  # ended by --minutes
 
 
-def test_training_goes_on_when_engines_die(tmp_path):
+def test_training_continues_when_engines_die(tmp_path):
     with started(tmp_path, "--summary", "summary.json") as process:
         for pid in list(engines(process.pid))[:2]:
             kill(pid)
@@ -120,7 +120,7 @@ def test_training_goes_on_when_engines_die(tmp_path):
     assert json.loads((tmp_path / "summary.json").read_text())["faults"] == {"engine_died": 2}
 
 
-def test_a_run_of_the_queue_engine_is_resumed(tmp_path):
+def test_a_run_of_the_queue_engine_can_be_resumed(tmp_path):
     small = ("--workers", "2", "--envs-per-worker", "2", "--evaluate-every", "0", "--evaluation-episodes", "1")
     first = call("train", "--scenario", "CartPole-v1", "--engine", "queue", "--frames", "300", *small, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
@@ -135,18 +135,18 @@ def cut(data):
 
 
 def flipped(data):
-    """Returns data with damage amid the weights, where no reader of the record comes by."""
+    """Returns data with flipped bits among the weights, where reading the record does not notice."""
     middle = len(data) // 2
     return data[:middle] + bytes(each ^ 255 for each in data[middle : middle + 6]) + data[middle + 6 :]
 
 
-def test_a_damaged_checkpoint_names_the_newest_whole_one(folder):
+def test_a_damaged_checkpoint_points_to_the_newest_intact_one(folder):
     (models,) = runs_of(folder)
     whole = models / "frames-000000000001.ckpt"
     data = (models / "last.ckpt").read_bytes()
     whole.write_bytes(data)
     for damaged, words in ((cut, "cut off"), (flipped, "checksum")):
-        for path in {*models.glob("*.ckpt")} - {whole, models / "best.ckpt"}:  # some may be one file of two names
+        for path in {*models.glob("*.ckpt")} - {whole, models / "best.ckpt"}:  # some may be two names of one file
             path.write_bytes(damaged(data))
         refused = call("train", *RESUME, cwd=folder)
         assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)

@@ -33,7 +33,7 @@ def test_sums_equal_brute_force(shape, seed):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_advantages_equal_brute_force(shape, seed, gae_lambda):
     case = Case(seed, *shape)
-    # A value behind a termination must not matter, however large.
+    # A value after a termination must not matter, however large.
     next_values = np.where(case.terminated, 1e6, case.next_values).astype(np.float32)
     deltas = case.rewards + np.where(case.terminated, 0, GAMMA * case.next_values) - case.values
     expected = brute_sums(deltas, case.ends, GAMMA * gae_lambda)
@@ -74,7 +74,7 @@ def test_one_step_rollout(terminated, expected):
 
 
 @pytest.mark.parametrize("terminates", [True, False])
-def test_nothing_leaks_across_an_end(terminates):
+def test_nothing_leaks_across_an_episode_end(terminates):
     rewards, discounts, ends, values, next_values = constant(6, ends=[2], terminations=[2] if terminates else [])
     rewards, values = rewards.copy(), values.copy()
     rewards[3:], values[3:] = np.nan, np.nan  # poison: any use of it before the end would show
@@ -96,7 +96,7 @@ def test_games_do_not_mix():
 
 
 @pytest.mark.parametrize("gae_lambda", [0.0, 0.95, 1.0])
-def test_right_values_have_no_advantage_across_truncations(gae_lambda):
+def test_exact_values_give_no_advantage_across_truncations(gae_lambda):
     arguments = constant(20, ends=[4, 9, 10], value=1 / (1 - GAMMA))
     returns, advantages = generalized_advantages(*arguments, gae_lambda, GAMMA)
     np.testing.assert_allclose(advantages, 0, atol=1e-4)
@@ -110,12 +110,12 @@ def test_time_limits_do_not_bound_the_value_but_deaths_do(terminates):
     for _ in range(100):
         arguments = constant(20, ends, terminations=ends if terminates else [], value=value)
         value = float(generalized_advantages(*arguments, 1.0, GAMMA).returns.mean())
-    lifetimes = np.arange(1, 6)  # steps left, as often each
+    lifetimes = np.arange(1, 6)  # steps left, equally often
     mortal = np.mean((1 - GAMMA**lifetimes) / (1 - GAMMA))
     assert value == pytest.approx(mortal if terminates else 1 / (1 - GAMMA), rel=1e-4)
 
 
-def test_a_rollout_longer_than_the_episode_keeps_rewards_and_powers():
+def test_returns_are_right_on_both_sides_of_an_episode_end():
     rewards, discounts, ends, values, next_values = constant(10, ends=[2], terminations=[2], value=4.0, reward=0.0)
     rewards = rewards.copy()
     rewards[2] = 8.0
@@ -133,7 +133,7 @@ def test_integer_rewards_are_not_truncated():
     np.testing.assert_allclose(returns[:, 0], [1.75, 1.5, 1.0])
 
 
-def test_inputs_are_left_alone():
+def test_inputs_are_not_modified():
     case = Case(0, 8, 3)
     arrays = [case.rewards, case.discounts, case.ends, case.values, case.next_values]
     copies = [array.copy() for array in arrays]
@@ -143,7 +143,7 @@ def test_inputs_are_left_alone():
 
 
 @pytest.mark.parametrize("name", ["discounts", "ends", "values", "next_values"])
-def test_another_shape_raises(name):
+def test_a_mismatched_shape_raises(name):
     case = Case(0, 4, 3)
     with pytest.raises(ValueError, match=name):
         case.targets(1.0, **{name: getattr(case, name)[:3]})  # would broadcast or misalign
@@ -152,6 +152,6 @@ def test_another_shape_raises(name):
 
 
 @pytest.mark.parametrize(("terms", "ends"), [((4, 3), (4, 2)), ((4, 1), (4, 3)), ((4,), (4,))])
-def test_sums_of_another_shape_raise(terms, ends):
+def test_sums_of_mismatched_shapes_raise(terms, ends):
     with pytest.raises(ValueError, match=r"\[T, B\]"):
         discounted_sums(np.zeros(terms, np.float32), np.zeros(ends, np.bool_), 0.9)

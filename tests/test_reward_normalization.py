@@ -1,4 +1,4 @@
-"""Rewards divided by the spread of their discounted sums: statistics of known numbers, and what becomes of rewards."""
+"""Rewards divided by the spread of their discounted sums: the statistics of known numbers, and the scaled rewards."""
 
 import itertools
 from functools import partial
@@ -22,7 +22,7 @@ from doom_a3c.settings.checks import check_combinations
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError
 
-STREAM = np.random.default_rng(1).normal(1000.0, 0.01, size=(50, 3))  # a mean that a sum of squares would drown in
+STREAM = np.random.default_rng(1).normal(1000.0, 0.01, size=(50, 3))  # so large a mean would drown a sum of squares
 
 
 def as_numbers(moments):
@@ -30,7 +30,7 @@ def as_numbers(moments):
 
 
 @pytest.mark.parametrize("cuts", [(), (1,), (7, 8, 30), (0, 50)])
-def test_moments_of_parts_are_those_of_the_whole_however_it_is_cut(cuts):
+def test_moments_of_parts_merge_to_those_of_the_whole(cuts):
     merged = RunningMoments()
     for part in np.split(STREAM, cuts):
         merged = merged.merge(compute_moments(part))
@@ -40,14 +40,14 @@ def test_moments_of_parts_are_those_of_the_whole_however_it_is_cut(cuts):
     assert merged.spread == pytest.approx(STREAM.std(), rel=1e-6)
 
 
-def test_what_nothing_is_known_of_is_divided_by_one():
-    for numbers in ((), np.zeros(5), np.full(3, 7.0), np.full(480, 0.1)):  # the last are not exact
+def test_the_spread_of_nothing_or_a_constant_is_one():
+    for numbers in ((), np.zeros(5), np.full(3, 7.0), np.full(480, 0.1)):  # 0.1 is not exact
         assert compute_moments(np.asarray(numbers)).spread == 1.0
     assert NO_MOMENTS.merge(NO_MOMENTS) == NO_MOMENTS
 
 
 def by_hand(paid, ends):
-    """Returns what each game has paid in its episode up to each step, earlier rewards discounted."""
+    """Returns the discounted sum of each game's rewards in its episode up to each step."""
     sums = np.zeros(paid.shape)
     for game, t in itertools.product(range(paid.shape[1]), range(len(paid))):
         start = max((s + 1 for s in range(t) if ends[s, game]), default=0)
@@ -57,7 +57,7 @@ def by_hand(paid, ends):
 
 @pytest.fixture
 def play_on(make_network):
-    """Plays rollouts one after the other with statistics that are kept between them; closes what it opened."""
+    """Plays consecutive rollouts with shared statistics; closes what it opened."""
     actors = []
 
     def play(paid=lambda reward: reward, rollouts=4, clip=None, endings=("terminated",), losses=()):
@@ -82,9 +82,9 @@ def play_on(make_network):
 
 
 @pytest.mark.parametrize("ends", [{}, {"endings": ("truncated",)}, {"losses": (2, 9)}])
-def test_rewards_are_divided_by_the_spread_of_all_sums_so_far_their_own_rollout_included(play_on, ends):
+def test_rewards_are_divided_by_the_spread_of_all_sums_so_far(play_on, ends):
     pairs = play_on(**ends)
-    paid = np.tile(np.arange(1.0, 29.0)[:, None], (1, 3))  # that game pays 1, 2, 3, ...
+    paid = np.tile(np.arange(1.0, 29.0)[:, None], (1, 3))  # the game pays 1, 2, 3, ...
     sums = by_hand(paid, np.concatenate([rollout.ends for rollout, _ in pairs]))
     for number, (rollout, known) in enumerate(pairs):
         rows = slice(7 * number, 7 * number + 7)
@@ -92,21 +92,21 @@ def test_rewards_are_divided_by_the_spread_of_all_sums_so_far_their_own_rollout_
         np.testing.assert_allclose(rollout.rewards, paid[rows] / sums[: rows.stop].std(), rtol=1e-5)
 
 
-def test_rewards_of_any_size_are_learned_from_alike(play_on):
+def test_the_scale_of_rewards_does_not_matter(play_on):
     plain = play_on()
     for factor in (1e-6, 1e4):
         for (rollout, _), (other, _) in zip(plain, play_on(partial(np.multiply, factor)), strict=True):
             np.testing.assert_allclose(other.rewards, rollout.rewards, rtol=1e-4)
 
 
-def test_the_clip_comes_after(play_on):
+def test_clipping_comes_after_normalization(play_on):
     (plain, _), (clipped, _) = play_on(rollouts=1)[0], play_on(rollouts=1, clip=0.5)[0]
     np.testing.assert_allclose(clipped.rewards, np.clip(plain.rewards, -0.5, 0.5), rtol=1e-5)
     assert (clipped.rewards == 0.5).any()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1e300])
-def test_a_reward_that_cannot_be_learned_from_counts_as_nothing(play_on, bad):
+def test_an_unusable_reward_counts_as_zero_in_the_statistics(play_on, bad):
     def without(reward):
         return 0.0 if reward == 4.0 else reward
 
@@ -115,16 +115,16 @@ def test_a_reward_that_cannot_be_learned_from_counts_as_nothing(play_on, bad):
     assert sums == expected
     np.testing.assert_array_equal(
         ~np.isfinite(rollout.rewards), np.arange(1, 8)[:, None] == np.full(3, 4)
-    )  # told, and skipped
+    )  # not finite, so that the update is skipped
 
 
-def test_nothing_is_measured_where_nothing_is_divided():
+def test_without_normalization_nothing_is_measured():
     player = actor(0, Policy(network("player")), length=4)
     assert player.play_rollout().stats.reward_sums == NO_MOMENTS
     player.close()
 
 
-def test_normalized_rewards_are_clipped_and_not_scaled():
+def test_normalized_rewards_are_clipped_but_not_scaled():
     normalized = Config(normalize_rewards=True, reward_scale=0.01)
     assert RewardScale.from_config(normalized).limit == 10.0
     assert RewardScale.from_config(changed(normalized, reward_clip=1.0)).limit == 1.0
@@ -134,7 +134,7 @@ def test_normalized_rewards_are_clipped_and_not_scaled():
 
 
 @pytest.mark.process
-def test_a_run_measures_what_all_its_workers_are_paid_and_goes_on_from_there(tmp_path):
+def test_a_run_measures_all_workers_and_resumes_the_statistics(tmp_path):
     small = (
         "--workers",
         2,
@@ -159,7 +159,7 @@ def test_a_run_measures_what_all_its_workers_are_paid_and_goes_on_from_there(tmp
     assert after.reward_sums.size == after.steps >= 800
 
 
-def test_a_run_that_goes_on_with_another_game_measures_anew():
+def test_changing_the_game_or_discount_resets_the_statistics():
     record = begin_run(catalog.find("cartpole"), Config(normalize_rewards=True))
     record = record._replace(counters=record.counters._replace(steps=5, reward_sums=RunningMoments(5, 1.0, 2.0)))
     assert continue_run(record, record.scenario, record.config).counters.reward_sums.size == 5
@@ -167,7 +167,7 @@ def test_a_run_that_goes_on_with_another_game_measures_anew():
     assert continue_run(record, record.scenario, changed(record.config, discount=0.5)).counters.reward_sums == NO_MOMENTS
 
 
-def test_the_page_shows_values_beside_what_they_were_learned_from():
+def test_the_page_computes_returns_from_normalized_rewards():
     record = begin_run(catalog.find("cartpole"), Config(normalize_rewards=True, discount=0.5, reward_scale=0.1))
     record = record._replace(counters=record.counters._replace(reward_sums=RunningMoments(2, 0.0, 8.0)))
     played = SimpleNamespace(rewards=[1.0, 2.0, 200.0], bonuses=[1.0, 0.0, 0.0])

@@ -1,4 +1,4 @@
-"""Rollouts of a game whose pictures tell game, episode, time and action, so that every alignment can be checked."""
+"""Rollouts of a game whose pictures encode game, episode, time and action, so that every alignment can be checked."""
 
 import itertools
 
@@ -29,9 +29,9 @@ def test_observations_follow_actions(play):
     for rollout in rollouts:
         game, episode, time, action = codes(rollout)
         np.testing.assert_array_equal(game, np.tile([0, 1, 2], (8, 1)))
-        goes_on = ~rollout.ends
-        np.testing.assert_array_equal(action[1:][goes_on], rollout.actions[goes_on])
-        np.testing.assert_array_equal((time[1:] - time[:-1])[goes_on], 1)
+        continues = ~rollout.ends
+        np.testing.assert_array_equal(action[1:][continues], rollout.actions[continues])
+        np.testing.assert_array_equal((time[1:] - time[:-1])[continues], 1)
         np.testing.assert_array_equal((episode[1:] - episode[:-1]), rollout.ends)
         np.testing.assert_array_equal(time[1:][rollout.ends], 0)
         np.testing.assert_array_equal(time == 0, rollout.resets)
@@ -63,8 +63,8 @@ def test_ends_resets_and_discounts_agree(play):
     assert seen == {"", "terminated", "truncated", "both"}
 
 
-def test_the_last_row_is_the_next_rollouts_first(play):
-    # Rollout length 6 ends episodes of game 0 exactly at the seam, game 1's in the middle.
+def test_the_last_row_is_the_next_rollouts_first_row(play):
+    # With rollout length 6, game 0's episodes end exactly at the seam, game 1's in the middle.
     rollouts = play((3, 4), rollouts=4, rollout_length=6).rollouts
     assert rollouts[0].resets[0].all()
     assert rollouts[1].resets[0].tolist() == [1, 0]
@@ -91,7 +91,7 @@ def test_the_core_state_is_the_one_at_the_start(play, core, variables):
         chosen = chosen_of(log_softmax(logits, axis=2), rollout.actions)
         np.testing.assert_allclose(chosen, rollout.log_probs, rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(values, rollout.values, rtol=1e-4, atol=1e-6)
-    if core != "none":  # or the test could not tell the start from zeros
+    if core != "none":  # otherwise the test could not tell the initial state from zeros
         zeros = rollouts[1]._replace(core_state=network.initial_state(3))
         assert np.abs(unroll(network, zeros, 1)[1] - rollouts[1].values[0]).max() > 1e-3
 
@@ -100,11 +100,11 @@ def test_next_values_are_those_of_the_next_row(play):
     played = play((3, 7, 20), endings=("terminated", "truncated"), rollouts=3)
     network, rollouts = played.network, played.rollouts
     for rollout in rollouts:
-        values = unroll(network, rollout, 8)[1]  # with the row behind the last decision: the bootstrap
-        goes_on = ~rollout.ends
-        np.testing.assert_allclose(rollout.next_values[goes_on], values[1:][goes_on], rtol=1e-4, atol=1e-6)
-        np.testing.assert_array_equal(rollout.next_values[:-1][goes_on[:-1]], rollout.values[1:][goes_on[:-1]])
-        assert goes_on[-1, 2]
+        values = unroll(network, rollout, 8)[1]  # with the row after the last decision: the bootstrap
+        continues = ~rollout.ends
+        np.testing.assert_allclose(rollout.next_values[continues], values[1:][continues], rtol=1e-4, atol=1e-6)
+        np.testing.assert_array_equal(rollout.next_values[:-1][continues[:-1]], rollout.values[1:][continues[:-1]])
+        assert continues[-1, 2]
 
 
 @pytest.mark.parametrize("variables", [False, True])
@@ -123,11 +123,11 @@ def test_a_truncation_is_valued_at_its_own_final_observation(play, variables):
             assert rollout.next_values[t, b] == pytest.approx(float(output.values[0]), rel=1e-4, abs=1e-6)
             checked.append((t, b))
     assert len(checked) >= 6
-    assert any(t == 6 for t, _ in checked)  # one with the rollout's last decision
+    assert any(t == 6 for t, _ in checked)  # one at the rollout's last decision
     assert {b for _, b in checked} == {0, 1, 2}
 
 
-def test_several_truncations_at_once_keep_apart(play):
+def test_simultaneous_truncations_keep_separate_values(play):
     # Five at a time: the valuation pads them to eight.
     (rollout,) = play((4,) * 5, endings=("truncated",), rollout_length=4).rollouts
     assert rollout.ends[3].all()
@@ -162,7 +162,7 @@ def test_an_actor_records_the_probabilities_it_explores_with(play):
 @pytest.mark.parametrize("variables", [False, True])
 @pytest.mark.parametrize("core", ["lstm", "none"])
 @pytest.mark.parametrize("seams", [(1,), (3,), (1, 2)])
-def test_rollouts_of_some_games_each_join_to_that_of_all(play, core, variables, seams):
+def test_joining_rollouts_of_some_games_gives_that_of_all(play, core, variables, seams):
     rollouts = play((3, 4, 5, 6), rollouts=2, core=core, variables=variables).rollouts
     whole = rollouts[1]  # its core state is not zero
     bounds = itertools.pairwise((0, *seams, 4))
@@ -174,25 +174,25 @@ def test_rollouts_of_some_games_each_join_to_that_of_all(play, core, variables, 
         np.testing.assert_array_equal(array, expected)
 
 
-def test_a_single_rollout_joins_to_itself(play):
+def test_joining_a_single_rollout_returns_it(play):
     (rollout,) = play().rollouts
     assert concatenate([rollout]) is rollout
 
 
-def test_rollouts_of_different_lengths_do_not_join(play):
+def test_rollouts_of_different_lengths_cannot_be_joined(play):
     (one,), (other,) = play().rollouts, play(rollout_length=6).rollouts
     with pytest.raises(ValueError, match="dimension"):
         concatenate([one, other])
 
 
-def test_without_bootstrap_only_the_values_after_the_rollout_are_missing(play):
+def test_without_bootstrap_only_the_last_next_values_are_missing(play):
     lengths, endings = (3, 7, 5), ("truncated",)  # the second game's episode ends with the rollout
     (whole,), (bare,) = (play(lengths, endings=endings, bootstrap=bootstrap).rollouts for bootstrap in (True, False))
-    goes_on = ~whole.ends[-1]
-    assert goes_on.tolist() == [True, False, True]
+    continues = ~whole.ends[-1]
+    assert continues.tolist() == [True, False, True]
     assert np.all(whole.next_values[-1])
-    assert not bare.next_values[-1, goes_on].any()
-    bare.next_values[-1, goes_on] = whole.next_values[-1, goes_on]
+    assert not bare.next_values[-1, continues].any()
+    bare.next_values[-1, continues] = whole.next_values[-1, continues]
     for found, expected in zip(tf.nest.flatten(bare), tf.nest.flatten(whole), strict=True):
         np.testing.assert_array_equal(found, expected)
 

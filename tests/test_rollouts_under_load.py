@@ -1,4 +1,4 @@
-"""Rollouts that travel: however many threads share networks, queues and servers, each stays what its games have played."""
+"""Rollouts in transit: however many threads share networks, queues and servers, each stays what its games played."""
 
 import copy
 import pickle
@@ -21,11 +21,11 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 
-STILL = {"learning_rate": 1e-38}  # so small that no weight changes: what was played can be computed again
+STILL = {"learning_rate": 1e-38}  # so small that no weight changes: decisions can be recomputed
 
 
 class Witness(Channel):
-    """A channel that keeps a copy of all that it has ever taken in, in order."""
+    """A channel that keeps a copy of every item it has accepted, in order."""
 
     def __init__(self, capacity):
         super().__init__(capacity)
@@ -43,7 +43,7 @@ class Witness(Channel):
 
 
 def played_by_worker(witness):
-    """Returns all rollouts by the worker that has played them, each worker's in order; the observations say whose."""
+    """Returns all rollouts grouped by worker, each worker's in order; the observations identify the worker."""
     rollouts = defaultdict(list)
     for item in witness.seen:
         rollout = pickle.loads(item).rollout
@@ -53,7 +53,7 @@ def played_by_worker(witness):
 
 
 def assert_whole(rollouts, net):
-    """One unroll of a rollout, from the state that it brought, says what its actor was told; the next one goes on there."""
+    """Asserts that an unroll from each rollout's core state gives what it recorded and the core state of the next one."""
     state = None
     for one in rollouts:
         length, batch = one.actions.shape
@@ -65,7 +65,7 @@ def assert_whole(rollouts, net):
         np.testing.assert_allclose(np.reshape(log_probs, (length, batch)), one.log_probs, atol=1e-5)
 
 
-def test_state_and_decisions_of_the_queue_engine_stay_with_their_games():
+def test_queue_engine_states_and_decisions_stay_with_their_games():
     rollouts, config = (
         Witness(2),
         Config(engine="queue", workers=6, envs_per_worker=2, rollout_length=4, predictors=3, trainers=2, **STILL),
@@ -82,7 +82,7 @@ def test_state_and_decisions_of_the_queue_engine_stay_with_their_games():
         assert_whole(ones, run.model.network)
 
 
-def test_rollouts_of_many_hosts_arrive_whole_though_answers_are_lost():
+def test_rollouts_of_many_hosts_survive_lost_messages():
     config = changed(SMALL, transport="rollouts", queue_size=2, max_policy_lag=10**6, **STILL)
     names, running = [f"host_{number}" for number in range(3)], []
     lossy = [None, None, "answer lost", None, "request lost", "answer lost", "answer lost"]
@@ -110,8 +110,8 @@ def test_rollouts_of_many_hosts_arrive_whole_though_answers_are_lost():
         assert_whole(ones, server.model.network)
 
 
-def test_gradients_accumulated_from_a_live_actor_are_those_of_its_rollouts():
-    """The actor plays on before the gradients are computed: what it has handed out must not change meanwhile."""
+def test_accumulated_gradients_match_the_actors_rollouts():
+    """The actor plays on before the gradients are computed: rollouts it returned must not change meanwhile."""
     config = changed(SMALL, workers=1, accumulate=3, push_rollouts=3)
     with servers(config) as build:
         wire = Wire(build(state_of()))
@@ -142,8 +142,8 @@ def test_gradients_accumulated_from_a_live_actor_are_those_of_its_rollouts():
         {"engine": "cluster", "transport": "rollouts", "accumulate": 2},
     ],
 )
-def test_a_rollout_that_waits_is_not_overwritten_by_the_next(settings):
-    """Games keep their newest observations and hand them out, where nothing waits."""
+def test_a_waiting_rollout_is_not_overwritten_by_the_next(settings):
+    """Games hand out their own observation buffers where no rollout waits."""
     scenario = catalog.find("cartpole")
     config = Config(scenario="cartpole", workers=1, envs_per_worker=2, game_processes=1, rollout_length=4, **settings)
     builder = Builder(scenario, config)
@@ -156,5 +156,5 @@ def test_a_rollout_that_waits_is_not_overwritten_by_the_next(settings):
         player.play_rollout()
     player.close()
     builder.close()
-    for one, as_it_was in zip(tf.nest.flatten(waiting), tf.nest.flatten(kept), strict=True):
-        np.testing.assert_array_equal(one, as_it_was)
+    for one, before in zip(tf.nest.flatten(waiting), tf.nest.flatten(kept), strict=True):
+        np.testing.assert_array_equal(one, before)

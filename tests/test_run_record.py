@@ -1,4 +1,4 @@
-"""The record of a run: plain and back it is the same."""
+"""The record of a run, and its conversion to plain data and back."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ def read(data):
 
 
 @pytest.mark.parametrize("scenario", ["basic", "cartpole", "pong", "predict_position", "my_way_home"])
-def test_a_record_is_the_same_after_it_was_plain(scenario):
+def test_a_record_survives_conversion_to_plain_data(scenario):
     progress, record = Progress(), run_record(scenario)
     progress.add_steps(30, 120, [1.0, 3.5], ["engine_died"])
     config = changed(record.config, frames=77, minutes=1.5, final_learning_rate=0.0, learning_rate_frames=50)
@@ -43,7 +43,7 @@ def test_a_record_is_the_same_after_it_was_plain(scenario):
     assert read(record_to_plain(record._replace(**parts))) == record._replace(**parts)
 
 
-def test_the_plain_form_says_its_format_and_has_the_games_frame_skip_with_the_game():
+def test_the_plain_form_has_its_format_and_the_games_frame_skip():
     data = record_to_plain(run_record("basic"))
     assert data["format"] == FORMAT
     assert data["scenario"]["game"]["frame_skip"] == 4
@@ -52,7 +52,7 @@ def test_the_plain_form_says_its_format_and_has_the_games_frame_skip_with_the_ga
 
 
 @pytest.mark.parametrize("data", [{"format": FORMAT - 1}, {"format": FORMAT + 1}, {"format": None}, {}, [1], "text", None])
-def test_another_format_is_one_line_that_says_which_is_read(data):
+def test_the_error_for_another_format_names_the_expected_one(data):
     message = complaint(data)
     assert "another version of doom_a3c" in message
     assert f"format {FORMAT}" in message
@@ -70,7 +70,7 @@ def complaint(data):
 
 
 @pytest.mark.parametrize("key", sorted(record_to_plain(run_record("basic")).keys() - {"format"}))
-def test_a_record_that_lacks_something_is_no_whole_checkpoint(key):
+def test_a_record_with_a_missing_key_is_refused(key):
     data = record_to_plain(run_record("basic"))
     del data[key]
     assert f"not a complete checkpoint of doom_a3c (KeyError: '{key}')" in complaint(data)
@@ -92,7 +92,7 @@ def test_a_record_that_lacks_something_is_no_whole_checkpoint(key):
         ("scenario", "lesson", 1, "unknown setting 'lesson'"),
     ],
 )
-def test_a_record_with_a_wrong_value_is_one_line(table, key, value, message):
+def test_a_wrong_value_in_a_record_gives_a_one_line_error(table, key, value, message):
     data = record_to_plain(run_record("basic"))
     (data[table] if table else data)[key] = value
     assert message in complaint(data)
@@ -100,13 +100,13 @@ def test_a_record_with_a_wrong_value_is_one_line(table, key, value, message):
 
 
 @pytest.mark.parametrize("table", ["config", "scenario"])
-def test_a_record_with_no_table_where_one_belongs_is_no_whole_checkpoint(table):
+def test_a_record_with_a_number_for_a_table_is_refused(table):
     data = record_to_plain(run_record("basic"))
     data[table] = 5
     assert "not a complete checkpoint" in complaint(data)
 
 
-def test_a_run_whose_scenarios_name_is_too_long_for_it_is_to_be_given_one():
+def test_a_scenario_name_that_is_too_long_asks_for_a_run_name():
     scenario, config = settings("cartpole")
     long = dataclasses.replace(scenario, name="a" * 190)
     with pytest.raises(UserError) as refused:

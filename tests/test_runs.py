@@ -1,4 +1,4 @@
-"""The folders of runs, and the links to the newest."""
+"""Run folders, and the links to the newest run."""
 
 import dataclasses
 import os
@@ -53,7 +53,7 @@ def any_links(request, monkeypatch):
         monkeypatch.setattr(Path, "symlink_to", no_links)
 
 
-def test_a_new_run_touches_nothing_of_an_older_one_and_is_the_newest(models, any_links):
+def test_a_new_run_is_the_newest_and_leaves_older_runs_alone(models, any_links):
     old = save_run(models, "basic-seed1-20260101-000001", best=True)
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in old.iterdir()}
     new = save_run(models, "pong-seed1-20260101-000002")
@@ -66,7 +66,7 @@ def test_a_new_run_touches_nothing_of_an_older_one_and_is_the_newest(models, any
     assert find_model(old.name) == find_model(str(old)) == old / "best.ckpt"
 
 
-def test_the_link_to_the_best_leads_to_one_that_is_saved_later(models):
+def test_the_best_link_leads_to_a_checkpoint_saved_later(models):
     run = save_run(models, "basic-seed1-20260101-000001")
     with open_run(run) as folder:
         folder.save_best(VARIABLES, tiny_record(name=run.name))
@@ -81,14 +81,14 @@ def test_resuming_makes_a_run_the_newest(models, any_links):
     assert find_run(models) == first
 
 
-def test_a_models_folder_that_moved_keeps_its_links(models):
+def test_a_moved_models_folder_keeps_its_links(models):
     save_run(models, "basic-seed1-20260101-000001", best=True)
     models.rename("elsewhere")
     assert Path("elsewhere/best.ckpt").exists()
     assert find_run(Path("elsewhere")).name == "basic-seed1-20260101-000001"
 
 
-def test_files_of_the_users_are_not_replaced_by_links(models):
+def test_links_do_not_replace_the_users_files(models):
     models.mkdir()
     (models / "best.ckpt").write_bytes(b"precious")
     run = save_run(models, "basic-seed1-20260101-000001", best=True)
@@ -97,16 +97,16 @@ def test_files_of_the_users_are_not_replaced_by_links(models):
     assert (models / "newest-run.txt").read_text() == f"{run.name}\n"
 
 
-def test_without_its_newest_run_a_models_folder_has_the_one_saved_last(models):
-    runs_of = [save_run(models, f"basic-seed1-20260101-00000{number}") for number in (1, 2, 3)]
-    for age, run in enumerate(reversed(runs_of)):
+def test_without_the_newest_run_the_one_saved_last_is_found(models):
+    saved_runs = [save_run(models, f"basic-seed1-20260101-00000{number}") for number in (1, 2, 3)]
+    for age, run in enumerate(reversed(saved_runs)):
         os.utime(run / "last.ckpt", (1e9 - age, 1e9 - age))
-    (runs_of[2] / "last.ckpt").unlink()
-    assert find_run(models) == runs_of[1]
-    assert list_runs(models) == [runs_of[1], runs_of[0]]
+    (saved_runs[2] / "last.ckpt").unlink()
+    assert find_run(models) == saved_runs[1]
+    assert list_runs(models) == [saved_runs[1], saved_runs[0]]
 
 
-def test_runs_are_found_by_name_by_its_start_and_by_path(models):
+def test_runs_are_found_by_name_prefix_and_path(models):
     first = save_run(models, "basic-seed1-20260101-000001")
     second = save_run(models, "basic-seed2-20260101-000002")
     assert find_run(models, first.name) == find_run(models, "Basic-seed1") == find_run(models, str(first)) == first
@@ -114,18 +114,18 @@ def test_runs_are_found_by_name_by_its_start_and_by_path(models):
     assert "several runs" in complaint(find_model, "basic-")
     assert "empty" in complaint(find_run, models, "")
     assert "empty" in complaint(find_model, " ")
-    said = complaint(find_run, models, "basic")
-    assert "basic: several runs" in said
-    assert first.name in said
-    assert second.name in said
-    said = complaint(find_run, models, "basic-sed1")
-    assert "basic-sed1: there is no such run" in said
-    assert first.name in said
+    message = complaint(find_run, models, "basic")
+    assert "basic: several runs" in message
+    assert first.name in message
+    assert second.name in message
+    message = complaint(find_run, models, "basic-sed1")
+    assert "basic-sed1: there is no such run" in message
+    assert first.name in message
     assert "nowhere" in complaint(find_run, Path("nowhere"), "x")
 
 
 @pytest.mark.parametrize("note", ["../outside", "", "missing", "\0", "x" * 5000])
-def test_a_damaged_note_of_the_newest_run_is_passed_over(models, note):
+def test_a_damaged_newest_run_file_is_ignored(models, note):
     run = save_run(models, "basic-seed1-20260101-000001")
     Path("outside").mkdir()
     Path("outside/last.ckpt").touch()
@@ -133,32 +133,32 @@ def test_a_damaged_note_of_the_newest_run_is_passed_over(models, note):
     assert find_run(models) == run
 
 
-def test_two_runs_of_one_second_have_two_names(models, monkeypatch):
+def test_two_runs_in_one_second_get_different_names(models, monkeypatch):
     names = iter(["basic-seed0-20260101-000001", "basic-seed0-20260101-000002"])
     monkeypatch.setattr(runs, "make_run_name", lambda *parts: next(names))
     record = record_of("basic-seed0-20260101-000001", models)
     with open_new_run(record) as (first, _), open_new_run(record) as (second, folder):
         assert (first.name, second.name) == ("basic-seed0-20260101-000001", "basic-seed0-20260101-000002")
         assert folder.folder == models / second.name
-    assert not models.exists()  # no run began
+    assert not models.exists()  # neither run started
     assert not Path(record.config.logs_dir).exists()
 
 
-def test_the_logs_of_a_run_that_saved_nothing_go_with_it(models):
+def test_a_run_that_saved_nothing_leaves_no_logs(models):
     with open_new_run(record_of("basic-seed0-20260101-000001", models)) as (record, _):
         Path("logs", record.name, "global").mkdir()
         Path("logs", record.name, "global", "events").touch()
     assert not any(map(os.path.lexists, ("models", "logs", "frames")))
 
 
-def test_a_folder_that_was_there_stays(models):
+def test_an_existing_models_folder_stays(models):
     models.mkdir()
     with open_new_run(record_of("basic-seed0-20260101-000001", models)):
         pass
     assert list(models.iterdir()) == []
 
 
-def test_a_killed_session_leaves_the_frame_that_it_had_reached(models):
+def test_the_last_frame_of_a_killed_session_is_known(models):
     run = save_run(models, "basic-seed1-20260101-000001")
     with open_run(run) as folder:
         assert folder.lock.killed_at is None
@@ -172,7 +172,7 @@ def test_a_killed_session_leaves_the_frame_that_it_had_reached(models):
         assert lock.killed_at is None
 
 
-def test_a_run_that_still_trains_shows_its_newest_frame(models):
+def test_a_running_session_shows_its_current_frame(models):
     run = save_run(models, "basic-seed1-20260101-000001")
     assert find_progress(run) is None
     with open_run(run) as folder:
@@ -183,38 +183,38 @@ def test_a_run_that_still_trains_shows_its_newest_frame(models):
     assert find_progress(run) is None
 
 
-def test_a_run_in_a_models_folder_itself_is_resumed_there(models):
-    """As in runs that version 1 began."""
+def test_a_run_directly_in_the_models_folder_is_found(models):
+    """Version 1 saved runs there."""
     models.mkdir()
     with open_run(models) as folder:
         folder.save(VARIABLES, tiny_record(name="old-1"))
     assert find_run(models) == models
 
 
-def test_a_budget_that_is_used_up_is_named_beside_the_frames_played(models):
+def test_a_used_up_budget_is_reported_with_the_frames_played(models):
     old = make_new_run({"scenario": "cartpole", "frames": 20_000})
     old = old._replace(counters=old.counters._replace(frames=308_160))
-    said = complaint(make_resumed_run, old, {"frames": 100})
-    assert "308,160 frames, and its budget is 100;" in said
+    message = complaint(make_resumed_run, old, {"frames": 100})
+    assert "308,160 frames, and its budget is 100;" in message
     assert "its budget is 20,000;" in complaint(make_resumed_run, old, {})
     assert make_resumed_run(old, {"frames": 400_000}).config.frames == 400_000
 
 
-def test_a_target_that_is_reached_already_is_named_beside_the_mean():
+def test_a_target_already_reached_is_reported_with_the_mean():
     old = make_new_run({"scenario": "cartpole"})
     old = old._replace(counters=old.counters._replace(scores=[50.0] * 99))
     assert make_resumed_run(old, {"target_score": 40.0}).config.target_score == 40  # the mean is over 100 episodes
     old = old._replace(counters=old.counters._replace(scores=[50.0] * 100))
     for target in (40.0, 50.0):
-        said = complaint(make_resumed_run, old, {"target_score": target})
-        assert all(word in said for word in ("mean", "50.0", f"--target-score is {target:.1f}", "higher"))
+        message = complaint(make_resumed_run, old, {"target_score": target})
+        assert all(word in message for word in ("mean", "50.0", f"--target-score is {target:.1f}", "higher"))
     assert make_resumed_run(old, {"target_score": 50.1}).config.target_score == 50.1
     assert make_resumed_run(old, {}).config.target_score is None
-    other = {"target_score": 40.0, "scenario": "basic"}  # a game of other scores
+    other = {"target_score": 40.0, "scenario": "basic"}  # a game with other scores
     assert make_resumed_run(old, other).config.target_score == 40
 
 
-def test_a_game_from_a_module_is_named_again_to_resume_it():
+def test_resuming_a_modules_game_needs_its_scenario_flag():
     assert format_needed_flags(make_new_run({"scenario": "cartpole"})) == ""
     named = make_new_run({"scenario": "registered_toys:tests/Slow-v0"})
     assert format_needed_flags(named) == " --scenario registered_toys:tests/Slow-v0"

@@ -1,4 +1,4 @@
-"""Saving: when a checkpoint is due, and what it says."""
+"""Saving: when a checkpoint is due, and what it contains."""
 
 import errno
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ def state():
     return capture_state(model(), progress)
 
 
-def test_a_checkpoint_is_due_so_many_seconds_after_the_last_one(tmp_path, monkeypatch, state):
+def test_a_checkpoint_is_due_one_interval_after_the_last(tmp_path, monkeypatch, state):
     clock = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, [].append)
@@ -35,11 +35,11 @@ def test_a_checkpoint_is_due_so_many_seconds_after_the_last_one(tmp_path, monkey
     saver.save(state, Best())
     for clock[0] in (160.0, 219.0, 220.0):
         due.append(saver.is_due())
-    saver.save_best(state, Best())  # is none of those
+    saver.save_best(state, Best())  # does not count
     assert [*due, saver.is_due()] == [False, False, True, False, False, True, True]
 
 
-def test_a_checkpoint_has_the_run_as_it_began_and_the_counters_of_the_moment(tmp_path, state):
+def test_a_checkpoint_holds_the_run_and_its_current_counters(tmp_path, state):
     record = tiny_record(restarts=2)
     saver, best = Saver(CheckpointFolder(tmp_path), record, 60.0, [].append), Best(3.5, "sample")
     saver.save(state, best)
@@ -49,7 +49,7 @@ def test_a_checkpoint_has_the_run_as_it_began_and_the_counters_of_the_moment(tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["frames-000000000032.ckpt", "last.ckpt"]
 
 
-def test_the_best_is_a_file_of_its_own(tmp_path, state):
+def test_the_best_is_saved_in_a_separate_file(tmp_path, state):
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, [].append)
     saver.save_best(state, Best(3.5, "greedy"))
     assert [path.name for path in tmp_path.iterdir()] == ["best.ckpt"]
@@ -58,7 +58,7 @@ def test_the_best_is_a_file_of_its_own(tmp_path, state):
 
 @pytest.fixture
 def disk(monkeypatch):
-    """A disk that is full while its only element is true."""
+    """A fake disk; it is full while `disk[0]` is true."""
     full, write = [False], folder_module.save
 
     def save(path, variables, record):
@@ -70,7 +70,7 @@ def disk(monkeypatch):
     return full
 
 
-def test_a_full_disk_is_told_once_tried_again_and_then_nothing_is_missing(tmp_path, monkeypatch, state, disk):
+def test_a_full_disk_warns_once_and_the_save_is_retried(tmp_path, monkeypatch, state, disk):
     clock, lines = [100.0], []
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, lines.append)
@@ -94,14 +94,14 @@ def test_a_full_disk_is_told_once_tried_again_and_then_nothing_is_missing(tmp_pa
     ]
 
 
-def test_a_folder_in_the_place_of_an_unfinished_file_is_named(tmp_path, state):
+def test_a_folder_blocking_the_temporary_file_is_named(tmp_path, state):
     (tmp_path / ".saving-frames-000000000000").mkdir()
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print)
     with pytest.raises(module.SaveError, match=r"\.saving-frames-000000000000.*directory"):
         saver.begin(state._replace(counters=state.counters._replace(frames=0)), Best())
 
 
-def test_the_newest_state_is_saved_where_only_the_best_weights_do_not_fit(tmp_path, monkeypatch, state):
+def test_the_newest_state_is_saved_if_only_the_best_does_not_fit(tmp_path, monkeypatch, state):
     def save_best(folder, variables, record):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -120,11 +120,11 @@ def test_the_newest_state_is_saved_where_only_the_best_weights_do_not_fit(tmp_pa
 
 
 @pytest.mark.parametrize(("room", "kept"), [(3, [64, 96, 128]), (2, [96, 128]), (1, [96])])
-def test_on_a_full_disk_older_checkpoints_give_way_to_the_newest(tmp_path, monkeypatch, state, room, kept):
+def test_a_full_disk_drops_older_checkpoints_for_the_newest(tmp_path, monkeypatch, state, room, kept):
     monkeypatch.setattr(folder_module, "KEPT", 5)
     write, lines = folder_module.save, []
 
-    def save(path, variables, record):  # one more file, beside what it replaces, must find room
+    def save(path, variables, record):  # needs room for one more file beside the one it replaces
         files = {path.stat().st_ino for path in tmp_path.glob("*.ckpt")}
         if len(files) >= room:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -147,7 +147,7 @@ def test_on_a_full_disk_older_checkpoints_give_way_to_the_newest(tmp_path, monke
     assert load(tmp_path / "last.ckpt").record.counters.frames == 160
 
 
-def test_on_a_full_disk_the_newest_checkpoint_gives_way_to_newer_weights_that_are_the_best(tmp_path, monkeypatch, state):
+def test_on_a_full_disk_newer_best_weights_replace_the_last(tmp_path, monkeypatch, state):
     def at(frames):
         return state._replace(counters=state.counters._replace(frames=frames))
 
@@ -202,7 +202,7 @@ def test_the_last_error_says_which_checkpoint_has_the_weights(tmp_path, state, d
         saver.check()
 
 
-def test_the_last_error_says_that_the_newest_checkpoint_has_the_best_weights(tmp_path, state, disk):
+def test_the_last_error_says_where_the_best_weights_are(tmp_path, state, disk):
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, [].append)
     saver.save(state, Best())
     disk[0] = True
@@ -211,7 +211,7 @@ def test_the_last_error_says_that_the_newest_checkpoint_has_the_best_weights(tmp
         saver.check()
 
 
-def test_the_best_never_gives_way(tmp_path, state, disk):
+def test_a_full_disk_never_costs_the_best(tmp_path, state, disk):
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, [].append)
     saver.save_best(state, Best(7.0, "greedy"))
     saver.save(state, Best(7.0, "greedy"))
@@ -221,16 +221,16 @@ def test_the_best_never_gives_way(tmp_path, state, disk):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best.ckpt", "frames-000000000032.ckpt", "last.ckpt"]
 
 
-def test_a_run_that_cannot_be_saved_does_not_begin(tmp_path, state, disk):
+def test_a_run_that_cannot_be_saved_does_not_start(tmp_path, state, disk):
     disk[0] = True
     lines = []
     with pytest.raises(module.SaveError, match=r"No space left on device.* needs \d+ kB"):
         (saver := Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, lines.append)).begin(state, Best())
     saver.save(state, Best())  # as at the end of every session
-    assert lines == []  # which would say that it is tried again
+    assert lines == []  # no message that the save is retried
 
 
-def test_hardly_any_room_for_a_save_is_told_at_the_start(tmp_path, monkeypatch, state):
+def test_low_disk_space_is_reported_at_the_start(tmp_path, monkeypatch, state):
     lines = []
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, lines.append)
     saver.begin(state, Best())
@@ -240,7 +240,7 @@ def test_hardly_any_room_for_a_save_is_told_at_the_start(tmp_path, monkeypatch, 
     assert "1 kB free" in lines[0]
 
 
-def test_weights_that_are_not_finite_are_never_saved(tmp_path, state):
+def test_non_finite_weights_are_never_saved(tmp_path, state):
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print)
     saver.save(state, Best())
     before = (tmp_path / "last.ckpt").read_bytes()
@@ -252,7 +252,7 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path, state):
     assert not (tmp_path / "best.ckpt").exists()
 
 
-def test_a_best_kept_for_later_never_replaces_a_better_one(tmp_path, state, disk):
+def test_a_delayed_best_never_replaces_a_better_one(tmp_path, state, disk):
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print)
     disk[0] = True
     saver.save_best(state, Best(7.0, "greedy"))

@@ -1,4 +1,4 @@
-"""Scenario files: bases and overrides; a mistake is one line with the cure."""
+"""Scenario files: bases and overrides; a mistake gives one line with the fix."""
 
 from dataclasses import replace
 
@@ -54,27 +54,27 @@ def test_a_file_overrides_its_base(write):
     assert base.training["discount"] != 0.5
 
 
-def test_a_file_cannot_choose_another_name(write):
+def test_a_file_cannot_set_its_own_name(write):
     assert "mine.toml: unknown setting 'name'" in complaint(catalog.find, write('base = "basic"\nname = "other"\n'))
 
 
-def test_a_base_passes_on_no_scores_of_its_game(write):
+def test_scores_are_not_inherited_from_the_base(write):
     own = catalog.find(write('base = "basic"\nexpected_mean = 12\n'))
     assert (own.expected_mean, own.random_mean) == (12.0, None)
     assert type(own.expected_mean) is float
 
 
-def test_a_run_ends_early_only_by_a_known_score(write):
+def test_until_learned_needs_a_known_score_and_evaluations(write):
     path = write('base = "basic"\n')
-    assert "--until-learned" in (said := complaint(make_new_run, {"scenario": path, "until_learned": True}))
-    assert "mine" in said
-    assert "expected_mean" in said
+    assert "--until-learned" in (message := complaint(make_new_run, {"scenario": path, "until_learned": True}))
+    assert "mine" in message
+    assert "expected_mean" in message
     settings = {"scenario": "basic", "until_learned": True, "evaluate_every": 0.0}
     assert "--evaluate-every" in complaint(make_new_run, settings)
     make_new_run({"scenario": path})  # its base's until_learned has no effect
 
 
-def test_a_budget_on_the_command_line_is_trained_whole():
+def test_a_frame_or_episode_flag_turns_until_learned_off():
     def early(**settings):
         return make_new_run({"scenario": "basic", **settings}).config.until_learned
 
@@ -93,14 +93,14 @@ def test_the_frame_skip_belongs_to_the_game(write, base):
 
 
 @pytest.fixture
-def every_second(write):
+def two_frame_steps(write):
     """A scenario whose steps last two frames."""
     return catalog.find(write('base = "basic"\n[game]\nframe_skip = 2\n'))
 
 
-def test_the_command_line_overrides_the_frame_skip(every_second):
+def test_the_command_line_overrides_the_frame_skip(two_frame_steps):
     for values, skip in (({}, 2), ({"frame_skip": 7}, 7)):
-        scenario, _ = apply_overrides(every_second, values, "flags")
+        scenario, _ = apply_overrides(two_frame_steps, values, "flags")
         assert scenario.game.frame_skip == skip
     for wrong in (0, 65):
         assert "--frame-skip: " in complaint(apply_overrides, scenario, {"frame_skip": wrong}, "flags")
@@ -122,7 +122,7 @@ def test_a_base_makes_a_valid_scenario(write, name):
     assert name not in catalog.list_scenario_files()
 
 
-def test_a_files_own_cfg_may_lie_beside_it(write, tmp_path):
+def test_a_scenario_file_may_use_a_cfg_beside_it(write, tmp_path):
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = basic.wad\navailable_buttons = { ATTACK }\n")
     game = catalog.find(write('[game]\nconfig = "mine.cfg"\n')).game
     assert (game.wad, game.available_buttons) == ("basic.wad", ("ATTACK",))
@@ -136,7 +136,7 @@ def test_an_unknown_base_is_named(write):
 
 
 def cycle(write, tmp_path, monkeypatch, *names):
-    """Writes files each of which is based on the next and the last on the first; returns the complaint about one."""
+    """Writes files each based on the next, the last on the first; returns the error of loading the first."""
     for name, base in zip(names, (*names[1:], names[0]), strict=True):
         write(f'base = "{base}"\n[game]\nconfig = "basic.cfg"\n', name)
     monkeypatch.setattr(catalog, "SCENARIO_FOLDERS", (tmp_path,))
@@ -147,7 +147,7 @@ def test_a_file_that_is_its_own_base_is_refused(write, tmp_path, monkeypatch):
     assert "'mine'" in cycle(write, tmp_path, monkeypatch, "mine")
 
 
-def test_a_circle_of_bases_is_refused(write, tmp_path, monkeypatch):
+def test_a_cycle_of_bases_is_refused(write, tmp_path, monkeypatch):
     assert "base" in cycle(write, tmp_path, monkeypatch, "one", "reference/two", "three")
 
 
@@ -220,6 +220,6 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         ("\x00", ("text file",)),
     ],
 )
-def test_a_mistake_in_a_file_is_one_line_with_the_cure(write, text, tokens):
-    said = complaint(catalog.find, write(text))
-    assert [token for token in ("mine", *tokens) if token not in said] == []
+def test_a_mistake_in_a_file_is_one_line_with_the_fix(write, text, tokens):
+    message = complaint(catalog.find, write(text))
+    assert [token for token in ("mine", *tokens) if token not in message] == []

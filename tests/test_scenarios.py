@@ -1,4 +1,4 @@
-"""Every known scenario can be played, and mistakes in scenario files name the cure."""
+"""Every known scenario can be played, and mistakes in scenario files give the fix."""
 
 import json
 import os
@@ -33,17 +33,17 @@ TUNED = [name for name in OWN if not name.startswith("reference/")]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_scenario_loads_and_its_settings_fit_each_other(name):
+def test_a_scenario_loads_with_consistent_settings(name):
     scenario = catalog.find(name)
     assert scenario.name == name.rpartition("/")[2]
     assert scenario.description
     check_combinations(parse_values(Config, scenario.training, name))
-    # A checkpoint holds it as JSON.
+    # Checkpoints store it as JSON.
     assert from_plain(json.loads(json.dumps(to_plain(scenario))), "the checkpoint") == scenario
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_file_of_the_project_describes_its_game_and_sets_a_budget(name):
+def test_our_scenario_files_have_a_description_and_a_budget(name):
     own = catalog.tomllib.loads(catalog.list_scenario_files()[name].read_text())
     assert 10 < len(own["description"]) < 100  # its own, not its base's
     assert own["expected_score"]
@@ -52,15 +52,15 @@ def test_a_file_of_the_project_describes_its_game_and_sets_a_budget(name):
 
 
 @pytest.mark.parametrize("name", TUNED)
-def test_the_budget_of_a_file_matches_its_expected_score(name):
-    """The step size falls to 0 within the budget: another one is another training."""
+def test_the_budget_matches_the_expected_score(name):
+    """The step size falls to 0 over the budget, so another budget is a different training."""
     scenario = catalog.find(name)
     measured = re.findall(r"(?:at|and) ([\d.]+)M", scenario.expected_score.partition(";")[0])
     assert not measured or scenario.training["frames"] / 1e6 == pytest.approx(max(map(float, measured)), rel=0.04)
 
 
 @pytest.mark.parametrize("name", TUNED)
-def test_the_numbers_of_a_file_are_those_of_its_words(name):
+def test_mean_scores_match_the_expected_score_text(name):
     scenario = catalog.find(name)
     assert scenario.random_mean is not None
     if scenario.expected_mean is not None:
@@ -73,7 +73,7 @@ def test_the_numbers_of_a_file_are_those_of_its_words(name):
 
 
 def short(scenario):
-    """Returns the scenario with a time-out after a few steps."""
+    """Returns the scenario with a timeout after a few steps."""
     game = scenario.game
     if isinstance(game, DoomSpec):
         frames = 8 * game.frame_skip
@@ -88,7 +88,7 @@ def short(scenario):
 
 @pytest.fixture
 def training_env():
-    """Makes a vector of one game; closes it."""
+    """Makes a vector of one game, and closes it after the test."""
     made = []
 
     def make(builder):
@@ -101,14 +101,14 @@ def training_env():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
+def test_a_scenario_can_be_played_to_its_timeout(training_env, name):
     scenario = catalog.find(name)
     builder = Builder(*apply_overrides(short(scenario), scenario.training, name))
     network, env = builder.make_network("network", 0), training_env(builder)
     games = env.num_envs  # more than one where agents play each other
     core_state, resets = network.initial_state(games), tf.ones(games)
     seen, _ = env.reset(seed=np.full(games, 3))
-    # The first action until the time-out, then each of the others.
+    # The first action until the timeout, then each of the others.
     first, *others = [action for _, action in list_trials(env.single_action_space, builder.actions)]
     ends, actions = [], [first] * 8 + others
     for decision, action in enumerate(actions):
@@ -136,7 +136,7 @@ def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
 
 
 @pytest.mark.parametrize("name", TUNED)
-def test_a_games_id_finds_the_file_that_is_tuned_for_it(name):
+def test_a_games_id_finds_its_tuned_file(name):
     scenario = catalog.find(name)
     if not isinstance(scenario.game, DoomSpec):
         assert catalog.find(scenario.game.id) == catalog.find(name.removesuffix("_lstm"))  # a variant of it
@@ -161,7 +161,7 @@ def test_ids_files_and_names_in_any_case_find_the_tuned_scenario(name, tuned):
     assert catalog.find(name) == catalog.find(tuned)
 
 
-def test_files_with_capital_letters_are_found_in_any_case_and_exactly_first(tmp_path, monkeypatch):
+def test_files_are_found_in_any_case_and_exact_matches_win(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
     monkeypatch.setattr(catalog, "SCENARIO_FOLDERS", [tmp_path / "scenarios"])
     for name in ("bipA", "pair", "Pair"):
@@ -213,7 +213,7 @@ def test_an_id_without_a_version_means_the_newest(typed, game):
         ("[game]\nbuttons = [3]", "a button or a list of buttons"),
     ],
 )
-def test_values_of_a_wrong_kind_are_one_line(tmp_path, line, remedy):
+def test_invalid_values_give_a_one_line_error(tmp_path, line, remedy):
     (tmp_path / "mine.toml").write_text(f'base = "basic"\n{line}\n')
     assert remedy in complaint(lambda: Builder(catalog.find(str(tmp_path / "mine.toml")), Config()))
 
@@ -228,12 +228,12 @@ def test_values_of_a_wrong_kind_are_one_line(tmp_path, line, remedy):
         *((name[:-1] + "_", name) for name in OWN if name.startswith("reference/")),
     ],
 )
-def test_a_misspelt_name_names_the_nearest(typed, meant):
+def test_a_misspelt_name_suggests_the_nearest(typed, meant):
     assert f"did you mean {meant}?" in complaint(catalog.find, typed)
 
 
 @pytest.mark.parametrize("name", ["zzzzzz", "base/doom", "here/mine.toml"])
-def test_a_name_of_no_scenario_is_refused(name):
+def test_an_unknown_scenario_is_refused(name):
     assert name in complaint(catalog.find, name)
     assert name not in NAMES
 
@@ -242,16 +242,16 @@ def test_a_name_of_no_scenario_is_refused(name):
     ("name", "kind"),
     [*((name, "for several players") for name in catalog._MATCHES), *((name, f"{name}.wad") for name in catalog._SOLD)],
 )
-def test_shipped_files_that_cannot_be_played_say_what_they_are(name, kind):
+def test_unplayable_shipped_files_get_an_explanation(name, kind):
     for typed in (name, f"{name}.cfg", f"{name}.wad", name.upper(), f"{name.title()}.cfg", f"{name.upper()}.WAD"):
-        said = complaint(catalog.find, typed)
-        assert kind in said
-        assert "unknown scenario" not in said
+        message = complaint(catalog.find, typed)
+        assert kind in message
+        assert "unknown scenario" not in message
     assert name not in NAMES
 
 
 @pytest.mark.parametrize("name", [name for name in OWN if name.startswith("reference/")])
-def test_published_systems_learn_once_from_each_rollout_and_never_roll_back(name):
+def test_reference_scenarios_update_once_and_never_roll_back(name):
     scenario = catalog.find(name)
     _, config = apply_overrides(scenario, scenario.training, "test")
     assert config.updates_per_rollout == 1
@@ -260,7 +260,7 @@ def test_published_systems_learn_once_from_each_rollout_and_never_roll_back(name
     assert config.uniform_cost == 0
 
 
-def test_files_that_are_no_scenarios_say_what_to_name_instead(tmp_path, monkeypatch):
+def test_files_that_are_no_scenarios_get_a_suggestion(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ten.py").touch()
     assert "ten:NAME-v0" in complaint(catalog.find, "ten.py")

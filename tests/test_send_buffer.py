@@ -1,4 +1,4 @@
-"""What waits on a host to be pushed: gradients that are added up, and whole rollouts."""
+"""What a host buffers before it pushes: summed gradients, and whole rollouts."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def stats(steps, episodes=(), faults=()):
     return RolloutStats(steps, FRAME_SKIP * steps, episodes, episodes, faults, RunningMoments(steps, 1.5, 0.0))
 
 
-def test_gradients_are_added_up_until_they_are_enough():
+def test_gradients_are_summed_until_there_are_enough():
     sums = GradientAccumulator(3, 1)
     thread, results = caught(sums.take_push)
     for number, version in enumerate((5, 3, 4)):
@@ -42,7 +42,7 @@ def test_gradients_are_added_up_until_they_are_enough():
     assert push == {"version": 3, **counted, "not_finite": 0, "metrics": {**METRICS, "entropy": 2}, **nothing}
 
 
-def test_gradients_that_are_not_finite_are_left_out_and_counted():
+def test_non_finite_gradients_are_left_out_and_counted():
     sums = GradientAccumulator(3, 1)
     for vector in ([np.nan, 1.0], [1.0, 2.0], [np.inf, 1.0]):
         sums.count(stats(8), None)
@@ -56,8 +56,8 @@ def test_gradients_that_are_not_finite_are_left_out_and_counted():
     assert push["metrics"] == {}
 
 
-def test_a_worker_waits_until_its_push_is_answered_and_plays_on_before_it_is_complete():
-    sums = GradientAccumulator(4, 2)  # each of two rollouts
+def test_a_worker_waits_only_if_its_gradient_completes_a_push():
+    sums = GradientAccumulator(4, 2)  # each gradient is of two rollouts
     prompt(sums.apply, gradients([1.0]), 0, True)
     second, results = caught(sums.apply, gradients([10.0]), 0, True)
     assert waits(second)
@@ -75,7 +75,7 @@ def test_a_worker_waits_until_its_push_is_answered_and_plays_on_before_it_is_com
     sums.close()
 
 
-def test_a_worker_need_not_wait_for_the_pushes_of_others():
+def test_a_worker_waits_only_for_its_own_push():
     sums = GradientAccumulator(1, 1)
     first, results = caught(sums.apply, gradients([1.0]), 0, True)
     assert waits(first)
@@ -89,7 +89,7 @@ def test_a_worker_need_not_wait_for_the_pushes_of_others():
     sums.close()
 
 
-def test_what_is_counted_at_once_is_taken_at_once():
+def test_counts_are_added_atomically():
     sums, takers = GradientAccumulator(1, 1), []
 
     def episodes():
@@ -104,7 +104,7 @@ def test_what_is_counted_at_once_is_taken_at_once():
     assert [(push["steps"], len(push["episodes"]), push["faults"]) for push in results] == [(8, 1, ["crash"])]
 
 
-def test_many_workers_lose_and_double_nothing():
+def test_many_workers_lose_and_duplicate_nothing():
     sums, pushes, total = GradientAccumulator(1, 1), [], 8 * 50
 
     def work():
@@ -127,7 +127,7 @@ def test_many_workers_lose_and_double_nothing():
     assert [sum(len(push[key]) for push in pushes) for key in ("episodes", "faults")] == [total, total]
 
 
-def test_rollouts_wait_in_order_and_as_plain_arrays():
+def test_rollouts_are_queued_in_order_as_plain_arrays():
     player, buffer = actor(0, Policy(network("player"))), RolloutBuffer(2)
     played = [player.play_rollout()._replace(version=version) for version in (4, 5, 6)]
     player.close()
@@ -157,7 +157,7 @@ def test_rollouts_wait_in_order_and_as_plain_arrays():
     assert results == [None]
 
 
-def test_closing_wakes_everyone_and_nothing_is_taken_afterwards():
+def test_closing_wakes_all_waiters_and_refuses_further_takes():
     empty, full, buffer = GradientAccumulator(1, 1), GradientAccumulator(1, 1), RolloutBuffer(1)
     full.add(gradients([1.0]), 0)
     waiting = [caught(empty.take_push), caught(full.apply, gradients([1.0]), 0, True), caught(buffer.take_push)]
@@ -170,7 +170,7 @@ def test_closing_wakes_everyone_and_nothing_is_taken_afterwards():
     assert [type(results[0]) for _, results in waiting] == [ClosedError, bool, ClosedError]
 
 
-def test_a_rollout_with_a_fault_brings_it_along():
+def test_a_push_carries_the_faults_of_its_rollout():
     player, buffer = actor(0, Policy(network("player"))), RolloutBuffer(1)
     played = player.play_rollout()
     player.close()
@@ -179,7 +179,7 @@ def test_a_rollout_with_a_fault_brings_it_along():
 
 
 @pytest.mark.parametrize("enough", [1, 3])
-def test_a_gradient_is_in_the_push_whose_number_it_is_told(enough):
+def test_adding_a_gradient_returns_the_number_of_its_push(enough):
     sums = GradientAccumulator(enough, 1)
     for number in (1, 2):
         assert [sums.add(gradients([1.0]), 0) for _ in range(enough)] == [number] * enough

@@ -1,4 +1,4 @@
-"""The parameter server's protocol, rule by rule: what is counted, learned from and answered."""
+"""The parameter server's protocol, rule by rule: what it counts, learns from and answers."""
 
 import numpy as np
 import pytest
@@ -28,12 +28,12 @@ from doom_a3c.settings.fields import Schedule
 
 @pytest.fixture
 def build():
-    """Builds servers; those with a state have started, and know `a` and `b` by generation 1."""
+    """Builds servers; those given a state are started, and know `a` and `b` as generation 1."""
     with servers(changed(SMALL, max_policy_lag=2), members="ab") as make:
         yield make
 
 
-def test_before_its_start_a_server_lets_everyone_wait(build):
+def test_a_server_makes_everyone_wait_until_it_starts(build):
     server = build()
     assert server.join("a", 1) == {"verdict": "wait"}
     assert verdict(server, "a", 1, 1, gradient_push()) == "wait"
@@ -59,10 +59,10 @@ def test_a_second_start_changes_nothing(build, transport):
     assert len(alive("trainer")) == (transport == "rollouts")
 
 
-def test_pushes_count_of_the_one_process_that_the_driver_says_plays_under_a_name(build):
+def test_only_pushes_of_the_enrolled_generation_count(build):
     server = build(state_of(2))
     assert verdict(server, "a", 1, 1, gradient_push()) == "applied"
-    for host, generation in (("c", 1), ("a", 2)):  # which the driver has not told of yet
+    for host, generation in (("c", 1), ("a", 2)):  # which the driver has not announced yet
         assert server.join(host, generation) == {"verdict": "wait"}
         assert verdict(server, host, generation, 1, gradient_push()) == "wait"
     server.enroll({"a": 2, "b": 1, "c": 1})
@@ -73,11 +73,11 @@ def test_pushes_count_of_the_one_process_that_the_driver_says_plays_under_a_name
     assert after.pop("counters") == {**before.pop("counters"), "faults": {"crash": 1, "fenced_push": 1}}
     assert after == before
     assert [server.join(host, generation)["verdict"] for host, generation in (("a", 2), ("c", 1))] == ["joined"] * 2
-    assert verdict(server, "a", 2, 1, gradient_push(1)) == "applied"  # which counts its pushes from 1 again
+    assert verdict(server, "a", 2, 1, gradient_push(1)) == "applied"  # whose pushes are numbered from 1 again
     assert verdict(server, "b", 1, 1, gradient_push(2)) == "applied"
 
 
-def test_what_the_driver_has_said_before_changes_nothing_when_it_arrives_late(build):
+def test_late_messages_of_the_driver_change_nothing(build):
     server = build(state_of(2))
     server.enroll({"a": 5})
     assert verdict(server, "a", 5, 1, gradient_push()) == "applied"
@@ -112,7 +112,7 @@ def test_nothing_counts_after_a_budget_is_used_up(build, budget):
 
 
 @pytest.mark.parametrize("transport", ["gradients", "rollouts"])
-def test_nothing_counts_after_the_stop(build, transport):
+def test_nothing_counts_after_stopping(build, transport):
     server, waiting = build(state_of(2), transport=transport), build()
     before = everything(server)
     for stopped in (server, waiting):
@@ -120,16 +120,16 @@ def test_nothing_counts_after_the_stop(build, transport):
         assert stopped.join("a", 1) == {"verdict": "done"}
         assert verdict(stopped, "a", 1, 1, gradient_push()) == "done"
         assert stopped.status()["over"]
-    assert everything(server) == before  # which can still be taken
+    assert everything(server) == before  # which can still be read
     until(lambda: alive("trainer") == [])
 
 
-def told(pushes):
-    """Returns what answers tell of so many pushes."""
+def sums_after(pushes):
+    """Returns the sums in an answer after that many pushes."""
     return {"frames": pushes * FRAMES, "reward_sums": [pushes * STEPS, 0.5, pushes * 2.0 * STEPS]}
 
 
-def test_gradients_are_applied_as_without_a_server(build):
+def test_a_server_applies_gradients_like_a_local_model(build):
     schedule = {"learning_rate": 1e-2, "final_learning_rate": 1e-3, "learning_rate_frames": 4 * FRAMES}
     server, alone = build(state_of(2), **schedule), model(seed=2)
     for number in (1, 2, 3):
@@ -138,7 +138,7 @@ def test_gradients_are_applied_as_without_a_server(build):
         alone.apply(split(message["gradients"], alone.network.parameters), rate)
         answer = server.push("a", 1, number, message, number - 1)
         assert np.array_equal(answer.pop("weights"), flatten(alone.network.parameters))
-        assert answer == {"verdict": "applied", "version": number, **told(number)}
+        assert answer == {"verdict": "applied", "version": number, **sums_after(number)}
     assert variables(server) == comparable(alone.snapshot())
     assert counted(server) == (3, 6, 3)
     status = server.status()
@@ -149,7 +149,7 @@ def test_gradients_are_applied_as_without_a_server(build):
     assert status["hosts"] == {"a": {"frames": 3 * FRAMES, "pushes": 3, "bytes": 2 * 3 * 4 * SIZE, "metrics": played}}
 
 
-def test_a_push_that_comes_again_is_not_applied_and_brings_weights_to_those_who_lack_them(build):
+def test_a_repeated_push_only_returns_weights_the_host_lacks(build):
     server = build(state_of(2))
     weights = [server.push("a", 1, number, gradient_push(number - 1), number - 1)["weights"] for number in (1, 2)]
     before = everything(server)
@@ -160,13 +160,13 @@ def test_a_push_that_comes_again_is_not_applied_and_brings_weights_to_those_who_
             assert (answer["verdict"], answer["version"]) == ("duplicate", 2)
             assert np.array_equal(answer["weights"], weights[1])
         answer = server.push("a", 1, sequence, gradient_push(seed=3), 2)
-        assert answer == {"verdict": "duplicate", "version": 2, "weights": None, **told(2)}
+        assert answer == {"verdict": "duplicate", "version": 2, "weights": None, **sums_after(2)}
     after = everything(server)
-    assert after["hosts"]["a"].pop("bytes") == sent + 6 * weights[1].nbytes  # of the answers
+    assert after["hosts"]["a"].pop("bytes") == sent + 6 * weights[1].nbytes  # from the answers
     assert after == before
 
 
-def test_reward_sums_of_all_hosts_are_merged_told_and_kept(build):
+def test_reward_sums_of_all_hosts_are_merged_sent_and_saved(build):
     server, parts = build(state_of()), np.split(np.arange(24.0) ** 2, 3)
     for host, version, part in zip("aba", range(3), parts, strict=True):
         push = gradient_push(version, reward_sums=list(compute_moments(part)))
@@ -177,7 +177,7 @@ def test_reward_sums_of_all_hosts_are_merged_told_and_kept(build):
     assert after.join("a", 1)["reward_sums"] == whole
 
 
-def test_old_gradients_are_counted_but_not_applied(build):
+def test_stale_gradients_are_counted_but_not_applied(build):
     server = build(state_of(2))
     for number in (1, 2, 3):
         verdict(server, "a", 1, number, gradient_push(number - 1))
@@ -187,12 +187,12 @@ def test_old_gradients_are_counted_but_not_applied(build):
         "verdict": "stale",
         "version": 3,
         "weights": None,
-        **told(4),
+        **sums_after(4),
     }
     assert verdict(server, "b", 1, 1, gradient_push(version=0)) == "duplicate"
     assert variables(server) == before
     assert counted(server) == (4, 8, 3)
-    assert verdict(server, "b", 1, 2, gradient_push(version=1)) == "applied"  # as old as may be
+    assert verdict(server, "b", 1, 2, gradient_push(version=1)) == "applied"  # as old as allowed
     assert variables(server) != before
     assert counted(server) == (5, 10, 4)
     status = server.status()
@@ -201,13 +201,13 @@ def test_old_gradients_are_counted_but_not_applied(build):
     assert status["hosts"]["b"]["frames"] == 2 * FRAMES
 
 
-def test_gradients_that_are_not_finite_are_counted_and_many_in_a_row_end_the_run(build):
+def test_too_many_non_finite_gradients_in_a_row_end_the_run(build):
     server, bad = build(state_of(2), max_policy_lag=100, push_rollouts=20), MAX_NON_FINITE - 1
     before = variables(server)
     assert verdict(server, "a", 1, 1, gradient_push(gradients=None, metrics={}, not_finite=bad)) == "applied"
     assert variables(server) == before
     assert counted(server) == (1, 2, 0)
-    assert verdict(server, "a", 1, 2, gradient_push()) == "applied"  # which ends the row
+    assert verdict(server, "a", 1, 2, gradient_push()) == "applied"  # which ends the streak
     before = variables(server)
     for sequence in range(3, 3 + bad):
         assert verdict(server, "a", 1, sequence, gradient_push(gradients=None, metrics={}, not_finite=1)) == "applied"
@@ -219,7 +219,7 @@ def test_gradients_that_are_not_finite_are_counted_and_many_in_a_row_end_the_run
     assert server.status()["counters"]["faults"]["non_finite_update"] == 2 * bad + 1
 
 
-def test_an_error_in_learning_ends_the_run_and_is_told(build, monkeypatch):
+def test_an_error_in_learning_ends_the_run_and_is_reported(build, monkeypatch):
     server = build(state_of(2))
     monkeypatch.setattr(server.model, "apply", lambda gradients, rate, version: 1 / 0)
     verdict(server, "a", 1, 1, gradient_push())
@@ -230,7 +230,7 @@ def test_an_error_in_learning_ends_the_run_and_is_told(build, monkeypatch):
     assert server.join("b", 1) == {"verdict": "done"}
 
 
-def test_only_answers_that_are_used_carry_weights(build):
+def test_refusals_carry_no_weights(build):
     server = build(state_of(2))
     answers = [server.push("a", 1, number, gradient_push(), -1) for number in (1, 1)]
     assert all(answer["weights"] is not None for answer in answers)

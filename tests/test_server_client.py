@@ -1,4 +1,4 @@
-"""A host's talk with the server: a push counts once whatever is lost, and its answers bring weights and frames."""
+"""A host's exchange with the server: a push counts once whatever is lost, and answers bring weights and frames."""
 
 import threading
 from collections import deque
@@ -31,7 +31,7 @@ from doom_a3c.run.remote import pack_gif, unpack_gif
 
 
 class Script:
-    """A buffer of pushes that are ready, and closed after the last."""
+    """A buffer of ready pushes that is closed after the last one."""
 
     def __init__(self, *pushes):
         self.pushes, self.closed = deque(pushes), False
@@ -47,13 +47,13 @@ class Script:
 
 @pytest.fixture
 def serve():
-    """Builds servers; those with a state have started."""
+    """Builds servers; those given a state are started."""
     with servers() as make:
         yield make
 
 
 def client_of(wire, *pushes, gifs=()):
-    """Returns a client, `client`, and what it has to do with."""
+    """Returns a namespace with a client, `client`, and the objects it works with."""
     a = SimpleNamespace(buffer=Script(*pushes), counts=RunCounts(), gifs=deque(map(pack_gif, gifs)), stop=threading.Event())
     a.model = SharedNetwork(network("global", seed=5))
     a.client = ServerClient("a", wire, a.buffer, a.model, a.stop, counts=a.counts, gifs=a.gifs)
@@ -61,7 +61,7 @@ def client_of(wire, *pushes, gifs=()):
 
 
 def joined(wire, *pushes, gifs=()):
-    """Joins and pushes to the end; returns what the client has had to do with."""
+    """Joins and pushes everything; returns the namespace of `client_of`."""
     a = client_of(wire, *pushes, gifs=gifs)
     a.client.join(1)
     try:
@@ -72,7 +72,7 @@ def joined(wire, *pushes, gifs=()):
 
 
 def assert_learned(server: KnownServer, a, *pushes):
-    """The server has learned from these pushes, each once, and its weights and frames are the host's."""
+    """Asserts that the server learned from each push once, and that the host has its weights and frames."""
     alone = model()
     for one in pushes:
         alone.apply(split(one["gradients"], alone.network.parameters), SMALL.learning_rate.start)
@@ -101,7 +101,7 @@ def numbered(*numbers):
         (["answer lost"], 1),
     ],
 )
-def test_a_push_counts_once_whatever_is_lost(serve, faults, tries):
+def test_a_push_counts_once_even_if_messages_are_lost(serve, faults, tries):
     server, pushes = serve(state_of()), [gradient_push(seed=1), gradient_push(seed=2, version=1)]
     wire = Wire(server, faults)
     a = joined(wire, *pushes)
@@ -111,7 +111,7 @@ def test_a_push_counts_once_whatever_is_lost(serve, faults, tries):
     assert_learned(server, a, *pushes)
 
 
-def test_a_host_has_the_weights_and_frames_of_a_run_that_it_joins(serve):
+def test_a_joining_host_gets_the_runs_weights_and_frames(serve):
     server, pushes = serve(state_of()), numbered(1, 2)
     joined(Wire(server), *pushes)
     assert_learned(server, joined(Wire(server)), *pushes)
@@ -126,7 +126,7 @@ def test_a_host_waits_for_a_server_that_has_no_state_yet(serve):
     assert_learned(second, a, *pushes)
 
 
-def test_a_host_that_the_server_has_not_been_told_of_waits(serve):
+def test_a_host_unknown_to_the_server_waits_until_enrolled(serve):
     server, push = serve(), gradient_push()
     server.start(state_of(), {})
     wire = Wire(server, [None, None, lambda: server.enroll({"a": 1})])
@@ -134,7 +134,7 @@ def test_a_host_that_the_server_has_not_been_told_of_waits(serve):
     assert wire.calls == [*[("join", 1)] * 3, ("push", 1, 1)]
 
 
-def test_a_rollout_that_the_server_has_no_room_for_is_sent_again(serve):
+def test_a_rollout_is_sent_again_while_the_server_is_full(serve):
     server = serve(state_of(), transport="rollouts", queue_size=1, min_batch=2**20)  # which never learns
     first, second, taken = *rollout_pushes(2), []
     wire = Wire(server, [None] * 4 + [lambda: taken.extend(prompt(server.rollouts.take, 1, 1))])
@@ -143,7 +143,7 @@ def test_a_rollout_that_the_server_has_no_room_for_is_sent_again(serve):
     assert [one.version for one in (*taken, *prompt(server.rollouts.take, 1, 1))] == [0, 1]
 
 
-def test_every_gif_goes_with_one_push(serve):
+def test_each_gif_is_sent_once_unless_too_large(serve):
     server = serve(state_of(), gif_limiter=RateLimiter(0.0))
     wire, gifs = Wire(server), [recording(episode) for episode in (7, 8)]
     too_large = recording(9)._replace(data=bytes(MAX_GIF_BYTES + 1))
@@ -154,7 +154,7 @@ def test_every_gif_goes_with_one_push(serve):
 
 
 @pytest.mark.parametrize(("over_at", "left"), [("join", 2), ("push", 1)])
-def test_the_client_ends_everything_when_the_run_is_over(serve, over_at, left):
+def test_the_client_stops_when_the_run_is_over(serve, over_at, left):
     server = serve(state_of())
     a = joined(Wire(server, [*[None] * (over_at == "push"), server.stop]), *numbered(1, 2))
     assert a.stop.is_set()
@@ -164,7 +164,7 @@ def test_the_client_ends_everything_when_the_run_is_over(serve, over_at, left):
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_client_that_is_fenced_off_says_why(serve, at):
+def test_a_fenced_off_client_says_why(serve, at):
     server = serve(state_of())
     a = client_of(Wire(server, [*[None] * at, lambda: server.enroll({"a": 2})]), *numbered(1, 2))
     with pytest.raises(FencedError, match=r"^a .*fenced off.*another process"):
@@ -172,9 +172,9 @@ def test_a_client_that_is_fenced_off_says_why(serve, at):
     assert counted(server) == (0, 0, 0)
 
 
-def test_a_client_whose_pushes_are_refused_plays_on_until_it_is_fenced_off(serve):
+def test_a_client_survives_refused_pushes_until_it_is_fenced_off(serve):
     server, bad = serve(state_of()), [gradient_push(steps=-1) for _ in range(MAX_REFUSED)]
-    wire = Wire(server, [None, None, "answer lost"])  # a lost answer to a refusal is no second one
+    wire = Wire(server, [None, None, "answer lost"])  # a refusal whose answer is lost counts once
     a = client_of(wire, gradient_push(), *bad, *numbered(2, 3))
     a.client.join(1)
     with pytest.raises(FencedError, match=r"^a .*fenced off.*steps is -1"):

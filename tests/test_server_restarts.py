@@ -1,4 +1,4 @@
-"""The parameter server restarted, as the driver sees it, and called by many at once."""
+"""The parameter server when its driver restarts it, and when many call it at once."""
 
 import threading
 
@@ -12,12 +12,12 @@ from doom_a3c.record.metrics.rate_limiter import RateLimiter
 
 @pytest.fixture
 def build():
-    """Builds servers; those with a state have started, and know `a` and `b` by generation 1."""
+    """Builds servers; those given a state have started and know hosts `a` and `b` with generation 1."""
     with servers(changed(SMALL, max_policy_lag=2), members="ab") as make:
         yield make
 
 
-def test_a_restarted_server_goes_on_where_its_state_was_taken(build):
+def test_a_restarted_server_resumes_from_its_saved_state(build):
     lost = build(state_of(2))
     for number in (1, 2):
         weights = lost.push("a", 1, number, gradient_push(number - 1), number - 1)["weights"]
@@ -31,11 +31,11 @@ def test_a_restarted_server_goes_on_where_its_state_was_taken(build):
         **kept,
         "hosts": {},
         "members": {**members, "c": (7, 0, 0)},
-    }  # though the lost one went on
+    }  # although the lost server continued
     answer = server.push("a", 1, 2, gradient_push(1), 4)
     assert (answer["verdict"], answer["version"]) == ("duplicate", 2)
     assert np.array_equal(answer["weights"], weights)
-    assert verdict(server, "a", 1, 5, gradient_push(version=4)) == "applied"  # made with weights of the lost future
+    assert verdict(server, "a", 1, 5, gradient_push(version=4)) == "applied"  # from later weights of the lost server
     assert server.join("c", 7)["verdict"] == "joined"
     assert verdict(server, "b", 1, 1, gradient_push(version=3)) == "applied"
     assert server.status()["lags"] == [0, 0]
@@ -43,7 +43,7 @@ def test_a_restarted_server_goes_on_where_its_state_was_taken(build):
     assert server.state()["members"] == {"a": (1, 5, 0), "b": (1, 1, 0), "c": (7, 0, 0)}
 
 
-def test_a_restarted_server_keeps_the_halvings_of_the_learning_rate(build):
+def test_a_restart_keeps_the_learning_rate_halvings(build):
     state = state_of(2)
     state["counters"]["halvings"] = 3
     server = build(state)
@@ -51,8 +51,8 @@ def test_a_restarted_server_keeps_the_halvings_of_the_learning_rate(build):
     assert server.state()["counters"]["halvings"] == 3
 
 
-def test_a_host_that_was_replaced_before_the_restart_is_fenced_and_its_successor_loses_nothing(build):
-    """The state is older than the replacement: it knows the lost process, and its three pushes, but not the next one."""
+def test_a_host_replaced_before_the_restart_stays_fenced(build):
+    """The state predates the replacement: it has the old process and its three pushes; the successor loses nothing."""
     lost = build(state_of(2))
     for number in (1, 2, 3):
         verdict(lost, "a", 1, number, gradient_push(number - 1))
@@ -71,22 +71,22 @@ def test_a_host_that_was_replaced_before_the_restart_is_fenced_and_its_successor
         assert counted(restarted) == (5, 10, 5)
 
 
-def test_a_driver_that_tells_of_hosts_before_the_start_is_remembered(build):
+def test_hosts_enrolled_before_the_start_are_remembered(build):
     lost, server = build(state_of(2)), build()
     verdict(lost, "a", 1, 1, gradient_push())
     server.enroll({"a": 2})
     assert verdict(server, "a", 2, 1, gradient_push()) == "wait"  # it has no state yet
-    server.start(lost.state(), {"a": 1, "b": 1})  # sent before, and overtaken
+    server.start(lost.state(), {"a": 1, "b": 1})  # sent earlier, arrived later
     assert [verdict(server, "a", generation, 2, gradient_push()) for generation in (1, 2)] == ["fenced", "applied"]
 
 
-def test_no_update_has_a_negative_lag(build):
+def test_lag_is_never_negative(build):
     server = build(state_of(2))
     verdict(server, "a", 1, 1, gradient_push(version=5))
     assert server.status()["lag"] == 0
 
 
-def test_weights_of_a_lost_server_are_replaced_though_their_version_is_the_same(build):
+def test_a_lost_servers_weights_are_replaced_at_equal_version(build):
     lost, server = build(state_of(2)), build()
     state = lost.state()
     known = lost.push("a", 1, 1, gradient_push(seed=1), 0)["version"]
@@ -109,15 +109,15 @@ def test_lags_gifs_and_faults_reach_the_driver_once(build):
     assert (status["lags"], status["gifs"]) == ([], [])
 
 
-def test_one_gif_a_minute_gets_through_from_all_hosts(build):
+def test_all_hosts_together_pass_on_one_gif_a_minute(build):
     server = build(state_of(2))
     for host in "ab":
         verdict(server, host, 1, 1, gradient_push(gifs=[gif(7)]))
     assert len(server.status()["gifs"]) == 1
 
 
-def test_many_at_once_count_once_each(build):
-    """Every push comes three times at about the same time, as where calls are given up that arrive nevertheless."""
+def test_concurrent_duplicate_pushes_count_once(build):
+    """Every push arrives three times at about the same time, as when callers give up on calls that still arrive."""
     server, hosts, pushes, verdicts = build(state_of(2), max_policy_lag=10**6), "abcd", 12, []
     server.enroll({"c": 1, "d": 1})
 

@@ -1,4 +1,4 @@
-"""The parameter server where hosts send rollouts: what waits, what is learned from, and the end of an update under way."""
+"""The parameter server when hosts send rollouts: what waits, what is learned from, and stopping during an update."""
 
 import threading
 
@@ -15,12 +15,12 @@ from doom_a3c.engines.updates import MAX_NON_FINITE
 
 @pytest.fixture
 def build():
-    """Builds servers; those with a state have started, and know `a` and `b` by generation 1."""
+    """Builds servers; with a state, they have started and know `a` and `b` in generation 1."""
     with servers(changed(SMALL, transport="rollouts"), members="ab") as make:
         yield make
 
 
-def test_rollouts_are_learned_from_and_sent_again_where_there_is_no_room(build):
+def test_rollouts_are_learned_and_resent_when_the_queue_is_full(build):
     gate = Gate()
     server, messages = build(state_of(2), progress=gate, queue_size=1), rollout_pushes(3)
     before = variables(server)
@@ -42,7 +42,7 @@ def test_rollouts_are_learned_from_and_sent_again_where_there_is_no_room(build):
     parts = [part for one in messages for name, part in one["rollout"].items() if name != "core_state"]
     parts += [part for one in messages for part in one["rollout"]["core_state"]]
     taken_in, answers = sum(part.nbytes for part in parts), server.status()["hosts"]["a"]["bytes"]
-    assert (answers - taken_in) % answer["weights"].nbytes == 0  # each answer has had the weights, or none
+    assert (answers - taken_in) % answer["weights"].nbytes == 0  # each answer had all weights or none
     assert answers - taken_in >= 5 * answer["weights"].nbytes
 
 
@@ -58,7 +58,7 @@ def test_old_rollouts_are_counted_but_not_learned_from(build):
     until(lambda: counted(server) == (6, 12, 10))
 
 
-def test_rollouts_that_make_no_finite_gradients_end_the_run(build):
+def test_rollouts_without_finite_gradients_end_the_run(build):
     server, message = build(state_of(2)), rollout_pushes(1, pay=lambda action: 1e30)[0]
     before = variables(server)
     for number in range(1, MAX_NON_FINITE + 1):
@@ -69,7 +69,7 @@ def test_rollouts_that_make_no_finite_gradients_end_the_run(build):
     assert variables(server) == before
 
 
-def test_stopping_waits_for_the_update_under_way(build, monkeypatch):
+def test_stopping_waits_for_the_update_in_progress(build, monkeypatch):
     began, go_on = threading.Event(), threading.Event()
     gradients_of = Learner.compute_gradients
 
@@ -90,7 +90,7 @@ def test_stopping_waits_for_the_update_under_way(build, monkeypatch):
     assert counted(server)[2] == server.state()["counters"]["updates"] == 1
 
 
-def test_a_push_waits_for_room_rather_than_be_sent_again(build, monkeypatch):
+def test_a_push_waits_for_room_in_the_queue(build, monkeypatch):
     monkeypatch.setattr(server_module, "ROOM_SECONDS", 30.0)
     gate, verdicts = Gate(), []
     server, messages = build(state_of(2), progress=gate, queue_size=1), rollout_pushes(3)
@@ -107,8 +107,8 @@ def test_a_push_waits_for_room_rather_than_be_sent_again(build, monkeypatch):
     assert verdicts == ["applied"]
 
 
-def test_rollouts_that_wait_keep_nothing_of_the_message_that_brought_them(build):
-    """It lies in memory of Ray's, which is small: every further push takes seconds where that is full."""
+def test_waiting_rollouts_do_not_hold_their_message(build):
+    """Messages lie in Ray's memory, which is small: once it is full, every further push takes seconds."""
     server, [message] = build(state_of(2), min_batch=16, max_batch=16, queue_size=2), rollout_pushes(1)
     assert verdict(server, "a", 1, 1, message) == "applied"
     [waiting] = prompt(server.rollouts.take, 1, 1)

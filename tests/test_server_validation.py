@@ -1,4 +1,4 @@
-"""What a broken host may send: it is refused, counted and told, and the run goes on as if it had not come."""
+"""Bad pushes from a broken host: they are refused, counted and reported, and the run goes on unaffected."""
 
 import numpy as np
 import pytest
@@ -31,13 +31,13 @@ ANYTHING = [None, True, -1, 0.5, NAN, "7", b"7", (), [[]], {}, np.ones(3), np.fl
 
 @pytest.fixture
 def build():
-    """Builds servers; those with a state have started, and know `a` and `b` by generation 1."""
+    """Builds servers; those given a state have started, and know `a` and `b` in generation 1."""
     with servers(changed(SMALL, max_policy_lag=100), members="ab") as make:
         yield make
 
 
 def vector(*, at=5, **parts):
-    """Returns a vector of gradients with a part that is not as it should be."""
+    """Returns a gradient vector with one bad value or a bad dtype."""
     gradients = gradient_push()["gradients"]
     gradients[at] = parts.get("value", 0.0)
     return gradients.astype(parts.get("kind", np.float32))
@@ -47,7 +47,7 @@ BAD_PARTS = [
     {"gradients": vector(value=NAN)},
     {"gradients": vector(value=-INF)},
     {"gradients": vector(value=1e30)},  # its square is not finite
-    {"gradients": vector(value=1e10)},  # no clipped gradient is so large
+    {"gradients": vector(value=1e10)},  # no clipped gradient is this large
     {"gradients": np.ones(SIZE - 1, np.float32)},
     {"gradients": np.ones((1, SIZE), np.float32)},
     {"gradients": np.float32(1.0)},
@@ -56,7 +56,7 @@ BAD_PARTS = [
     {"gradients": vector(kind=object)},
     {"gradients": vector(kind=">f4")},
     {"gradients": [1.0] * SIZE},
-    {"gradients": None, "not_finite": 1},  # with the metrics of an update
+    {"gradients": None, "not_finite": 1},  # yet with the metrics of an update
     *({"not_finite": number} for number in (-1, 10**6, NAN, True, None)),
     *({"version": number} for number in (-1, 10**30, 1.0, NAN, None)),
     *({"steps": number} for number in (-(10**6), 10**12, 8.0, NAN, None)),
@@ -93,7 +93,7 @@ BAD_PARTS = [
 
 
 def assert_refused(server, bad):
-    """A server refuses a push, counts nothing else of it, and says why; good pushes of all hosts count as before."""
+    """Asserts that a server refuses a push and counts nothing but the fault; returns its answer."""
     before = everything(server)
     answer = server.push("a", 1, 1, bad, -1)
     assert answer["verdict"] == "refused"
@@ -112,14 +112,14 @@ def ids(parts):
 
 
 @pytest.mark.parametrize("parts", BAD_PARTS, ids=ids)
-def test_a_push_that_no_host_of_the_run_would_send_is_refused(build, parts):
+def test_an_invalid_push_is_refused(build, parts):
     server = build(state_of(2))
     assert_refused(server, gradient_push(**parts))
     assert verdict(server, "a", 1, 2, gradient_push()) == "applied"
     assert counted(server) == (1, 2, 1)
 
 
-def test_anything_anywhere_in_a_push_raises_nothing(build):
+def test_junk_in_a_push_never_breaks_the_server(build):
     server, whole, applied = build(state_of(2)), gradient_push(gifs=[gif(1)]), 0
     pushes = [*ANYTHING, *({**whole, name: anything} for name in whole for anything in ANYTHING)]
     server.enroll({f"host_{number}": 1 for number in range(len(pushes))})
@@ -128,11 +128,11 @@ def test_anything_anywhere_in_a_push_raises_nothing(build):
         assert answer in ("applied", "refused")
         applied += answer == "applied"
     assert counted(server) == (applied, 2 * applied, applied)
-    assert applied == 3  # without a rollout, and with other seconds, a push is as it should be
+    assert applied == 3  # a push is still valid without a rollout or with other seconds
     assert server.status()["error"] is None
 
 
-def test_anything_around_a_push_raises_nothing(build):
+def test_junk_in_call_arguments_never_breaks_the_server(build):
     server = build(state_of(2))
     for number, anything in enumerate(ANYTHING):
         for host, generation in ((anything, 1), ("a", anything)):
@@ -144,7 +144,7 @@ def test_anything_around_a_push_raises_nothing(build):
     assert server.status()["error"] is None
 
 
-def test_a_host_is_fenced_off_after_a_few_bad_pushes_and_its_successor_is_not(build):
+def test_too_many_bad_pushes_fence_a_host_but_not_its_successor(build):
     server, bad = build(state_of(2)), gradient_push(metrics={})
     assert [verdict(server, "a", 1, number, bad) for number in range(1, MAX_REFUSED + 2)] == ["refused"] * MAX_REFUSED + [
         "fenced"
@@ -164,23 +164,23 @@ def test_a_host_is_fenced_off_after_a_few_bad_pushes_and_its_successor_is_not(bu
     assert verdict(server, "b", 1, 1, gradient_push()) == "applied"
 
 
-def test_a_bad_push_that_comes_again_is_not_counted_again(build):
+def test_a_repeated_bad_push_counts_once(build):
     server = build(state_of(2))
     answers = [server.push("a", 1, 1, gradient_push(steps=-1), -1) for _ in range(2)]
     assert [answer["verdict"] for answer in answers] == ["refused", "duplicate"]
     assert "steps is -1" in answers[0]["reason"]
-    assert all(answer["weights"] is not None for answer in answers)  # to play on with
+    assert all(answer["weights"] is not None for answer in answers)  # so that the host can play on
     assert server.progress.faults == {"invalid_push": 1}
 
 
-def test_a_bad_push_of_a_lost_host_is_not_its_successors(build):
+def test_a_lost_hosts_bad_push_is_not_charged_to_its_successor(build):
     server = build(state_of(2))
     server.enroll({"a": 2})
     assert verdict(server, "a", 1, 1, None) == "fenced"
     assert server.state()["members"]["a"] == (2, 0, 0)
 
 
-def test_a_gif_that_was_made_of_pictures_passes(build):
+def test_a_valid_gif_is_accepted(build):
     server = build(state_of(2), gif_limiter=RateLimiter(0.0))
     writer = GifWriter(10.0)
     for shade in (0, 99):
@@ -190,7 +190,7 @@ def test_a_gif_that_was_made_of_pictures_passes(build):
     assert len(server.status()["gifs"]) == 1
 
 
-def test_faults_of_ever_new_names_do_not_fill_the_counters(build):
+def test_endless_new_fault_names_do_not_fill_the_counters(build):
     server = build(state_of(2))
     for number in range(MAX_KINDS + 50):
         assert verdict(server, "a", 1, number + 1, gradient_push(number, faults=[f"fault_{number}"])) == "applied"
@@ -208,7 +208,7 @@ def changed_rollout(**parts):
 
 
 def put(value, at=-1):
-    """Returns a change of an array: one of its numbers becomes another."""
+    """Returns a function that copies an array and replaces one of its numbers."""
 
     def change(array):
         array = array.copy()
@@ -226,7 +226,7 @@ BAD_ARRAYS = [
     *({name: lambda array: array.astype(np.float64)} for name in ("observations", "actions", "ends", *FLOATS)),
     *({name: lambda array: array.tolist()} for name in ("observations", "actions", "ends", *FLOATS)),
     *({name: lambda array: None} for name in ("observations", "actions", "core_state")),
-    {"actions": put(3)},  # of 3
+    {"actions": put(3)},  # of 3 actions
     {"actions": put(-1)},
     {"core_state": lambda state: ()},
     {"core_state": list},
@@ -238,7 +238,7 @@ BAD_ARRAYS = [
 
 
 @pytest.mark.parametrize("parts", BAD_ARRAYS, ids="-".join)
-def test_a_rollout_that_no_host_of_the_run_would_play_is_refused(build, parts):
+def test_an_invalid_rollout_is_refused(build, parts):
     server = build(state_of(2), transport="rollouts", queue_size=1)
     assert_refused(server, changed_rollout(**parts))
     [good] = rollout_pushes(1)
@@ -257,11 +257,11 @@ def test_a_rollout_that_no_host_of_the_run_would_play_is_refused(build, parts):
     ],
     ids=ids,
 )
-def test_a_rollout_with_other_parts_than_a_rollout_has_is_refused(build, parts):
+def test_a_rollout_push_with_the_wrong_parts_is_refused(build, parts):
     server, [push] = build(state_of(2), transport="rollouts"), rollout_pushes(1)
     assert_refused(server, {**push, **parts})
     assert_refused(
         build(state_of(2), transport="rollouts"), {**push, "rollout": {**push["rollout"], "made_up": np.ones(2)}}
     )
-    assert_refused(build(state_of(2)), push)  # where gradients are sent
+    assert_refused(build(state_of(2)), push)  # to a server that expects gradients
     assert_refused(build(state_of(2), transport="rollouts"), gradient_push())

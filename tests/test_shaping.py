@@ -1,4 +1,4 @@
-"""Reward shaping: its rewards are for learning, and no part of the score."""
+"""Reward shaping: its rewards are for learning and not part of the score."""
 
 import itertools
 import json
@@ -50,12 +50,12 @@ TABLE = {"HEALTH": {"gain": 0.05, "loss": 0.01}, "HITS_TAKEN": -0.5, "DEATHCOUNT
         (Weight(gain=2.0), 0.0, 0.0),
     ],
 )
-def test_gains_and_losses_are_weighed_apart_within_a_limit(weight, change, worth):
+def test_gains_and_losses_have_separate_weights_and_a_limit(weight, change, worth):
     assert weight.worth(change) == worth
 
 
 def by_hand(spec, seed, actions, variables, close):
-    """Returns some variables after each step of an episode, read from an engine of their own."""
+    """Returns some variables after each step of an episode, and its score, read from a separate engine."""
     process = close(DoomProcess(partial(configure, spec=spec, observation=HEALTH.observation)))
     game, buttons, rows = process.game, check(spec, HEALTH.observation), []
     game.set_seed(seed)
@@ -69,10 +69,10 @@ def by_hand(spec, seed, actions, variables, close):
     return np.array(rows), game.get_total_reward()
 
 
-def test_an_episode_is_paid_what_its_changes_sum_up_to_and_scores_what_it_did(closing):
+def test_shaping_pays_variable_changes_and_keeps_the_score(closing):
     shaped = closing(DoomEnv(replace(HEALTH.game, shaping=TABLE), HEALTH.observation))
-    actions = np.random.default_rng(0).integers(1, shaped.action_space.n, size=600)  # the first one does nothing
-    for seed in (3, 4):  # the second one begins with a death counted already
+    actions = np.random.default_rng(0).integers(1, shaped.action_space.n, size=600)  # action 0 does nothing
+    for seed in (3, 4):  # the second episode starts with a death already counted
         _, info = shaped.reset(seed=seed)
         rewards, bonuses, over = [], [], False
         for action in actions:
@@ -86,7 +86,7 @@ def test_an_episode_is_paid_what_its_changes_sum_up_to_and_scores_what_it_did(cl
         assert len(seen) == len(rewards) + 1
         assert sum(rewards) == score
         health, hits, deaths = np.diff(seen, axis=0).T
-        assert deaths[-1] == 1  # the last decision is paid for as well
+        assert deaths[-1] == 1  # the last decision is paid for too
         expected = np.where(health > 0, 0.05, 0.01) * health - 0.5 * hits + np.maximum(-2.0 * deaths, -1.5)
         np.testing.assert_allclose(bonuses, expected, atol=1e-9)
         assert (health > 0).any()
@@ -95,19 +95,19 @@ def test_an_episode_is_paid_what_its_changes_sum_up_to_and_scores_what_it_did(cl
 def test_every_place_is_paid_once_an_episode(closing):
     maze = replace(catalog.find("my_way_home").game, shaping={"PLACES": 0.5})
     env = closing(DoomEnv(maze, HEALTH.observation))
-    actions = np.random.default_rng(0).integers(env.action_space.n, size=40).repeat(8)  # walks, and does not tremble
-    for seed in (3, 4):  # the second one may come through places of the first one
+    actions = np.random.default_rng(0).integers(env.action_space.n, size=40).repeat(8)  # walks instead of jittering
+    for seed in (3, 4):  # the second episode may revisit places of the first
         _, info = env.reset(seed=seed)
         bonuses = [env.step(action)[4].get(SHAPING, 0.0) for action in actions]
         seen, _ = by_hand(maze, info["seed"], actions, ["POSITION_X", "POSITION_Y"], closing)
         squares = [tuple(square) for square in (seen // 128).astype(int)]
         expected = [0.0 if square in squares[:at] else 0.5 for at, square in enumerate(squares)][1:]
         assert bonuses == expected
-        assert len(set(squares)) < len(list(itertools.groupby(squares)))  # it has come back to one of them
+        assert len(set(squares)) < len(list(itertools.groupby(squares)))  # it has returned to one of them
         assert sum(bonuses) > 1
 
 
-def test_an_episode_after_a_fault_is_paid_for_its_own_changes_alone(closing):
+def test_an_episode_after_a_fault_pays_only_its_own_changes(closing):
     env = closing(DoomEnv(replace(HEALTH.game, shaping={"HITS_TAKEN": 1.0}), HEALTH.observation))
     env.reset(seed=3)
     paid = sum(env.step(0)[4].get(SHAPING, 0.0) for _ in range(40))
@@ -117,11 +117,11 @@ def test_an_episode_after_a_fault_is_paid_for_its_own_changes_alone(closing):
     assert truncated
     assert SHAPING not in info
     env.reset()
-    assert sum(env.step(0)[4].get(SHAPING, 0.0) for _ in range(40)) == paid  # acid bites at equal times
+    assert sum(env.step(0)[4].get(SHAPING, 0.0) for _ in range(40)) == paid  # acid hurts at the same times
 
 
 class Paid(Plain):
-    """Pays 1 a step and is shaped by 10 times the number of the step; an episode has three."""
+    """Pays 1 a step, and 10 times the step's number as shaping from the second on; an episode has three."""
 
     def step(self, action):
         self.time += 1
@@ -141,7 +141,7 @@ class Indifferent:
 
 
 @pytest.mark.parametrize("vector", [LocalVectorEnv, partial(ProcessVectorEnv, processes=2)])
-def test_rollouts_have_what_is_paid_and_episodes_both_sums(vector, closing):
+def test_rollouts_include_shaping_and_episodes_keep_both_sums(vector, closing):
     env = closing(vector([Paid] * 2))
     player = Player.from_seed(env, Indifferent(), np.random.SeedSequence(0))
     rewards = RewardScaler(RewardScale(0.5), RewardStats(), 0.9, 2)
@@ -154,7 +154,7 @@ def test_rollouts_have_what_is_paid_and_episodes_both_sums(vector, closing):
     assert average_episodes([episode._replace(shaped=3.0) for episode in stats.episodes]).shaped_reward is None
 
 
-def test_a_table_of_its_own_and_a_flag_say_the_same(tmp_path):
+def test_a_shaping_table_and_the_flag_are_equivalent(tmp_path):
     (tmp_path / "mine.toml").write_text(
         'base = "take_cover"\n[shaping]\nKILLCOUNT = 1\nHEALTH = { gain = 0.05, loss = 0.01, most = 2 }\n'
     )
@@ -189,7 +189,7 @@ def test_a_malformed_flag_is_refused(words):
     assert all(part in said for part in (f"--shaping {words}", "VARIABLE=GAIN"))
 
 
-def test_shaping_is_for_games_with_variables():
+def test_shaping_is_refused_for_games_other_than_doom():
     settings = {"scenario": "cartpole", "shaping": ("HEALTH=1",)}
     said = complaint(make_new_run, settings)
     assert all(word in said for word in ("--shaping", "Doom"))
@@ -204,19 +204,19 @@ def test_shaping_is_for_games_with_variables():
         ('base = "pong"\n[shaping]\nHEALTH = 1', ("[shaping]", "Doom", "ALE/Pong-v5")),
     ],
 )
-def test_a_shaping_in_the_wrong_place_is_named_as_it_was_written(tmp_path, text, words):
+def test_misplaced_shaping_tables_are_named_as_written(tmp_path, text, words):
     (tmp_path / "mine.toml").write_text(text)
     said = complaint(catalog.find, str(tmp_path / "mine.toml"))
     assert all(word in said for word in words)
 
 
-def test_a_variable_is_shaped_once():
+def test_a_variable_given_twice_is_refused():
     said = complaint(parse_shaping, ["HEALTH=1", "HEALTH=2"])
     assert all(word in said for word in ("--shaping", "HEALTH", "twice"))
 
 
 @pytest.mark.process
-def test_the_command_line_shapes(tmp_path):
+def test_the_flag_shapes_new_and_resumed_runs(tmp_path):
     flags = ("--frames", "100", "--shaping", "HEALTH=0.05,0.01", "AMMO2=0,0.1,0.2")
     result = train(tmp_path, *flags)
     assert result.returncode == 0, result.stderr
@@ -228,7 +228,7 @@ def test_the_command_line_shapes(tmp_path):
 
 
 @pytest.mark.process
-def test_a_shaped_run_is_scored_as_its_game_scores(tmp_path):
+def test_a_shaped_run_reports_unshaped_scores(tmp_path):
     # Every shot costs 1000 for learning; the worst game of basic scores some -400.
     flags = ("--frames", "2000", "--seed", "3", "--shaping", "AMMO2=0,1000", "--summary", "summary.json")
     result = train(tmp_path, *flags)
@@ -238,7 +238,7 @@ def test_a_shaped_run_is_scored_as_its_game_scores(tmp_path):
     logged = {"Perf/Reward": [], "Perf/Shaped Reward": []}
     for run in (tmp_path / "logs").glob("*/train_*"):
         events = EventAccumulator(str(run), size_guidance={"tensors": 0}).Reload()
-        for tag in logged.keys() & events.Tags()["tensors"]:  # a worker's games may not have ended yet, beside other load
+        for tag in logged.keys() & events.Tags()["tensors"]:  # under load a worker's games may not have ended yet
             logged[tag].extend(float(make_ndarray(event.tensor_proto)) for event in events.Tensors(tag))
     gifs = [float(path.stem.split("score_")[1].rsplit("-", 2)[0]) for path in (tmp_path / "frames").glob("*/*.gif")]
     scored = [*counters.scores, summary["best_evaluation"], *logged["Perf/Reward"], *gifs]
@@ -258,7 +258,7 @@ def test_a_shaped_run_is_scored_as_its_game_scores(tmp_path):
         ("ALE/Pong-v5", "HEALTH=1", "pong"),
     ],
 )
-def test_a_mistake_in_the_flag_is_one_line(tmp_path, scenario, words, token):
+def test_a_mistake_in_the_flag_gives_a_one_line_error(tmp_path, scenario, words, token):
     result = call("train", "--scenario", scenario, "--shaping", words, cwd=tmp_path)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
     assert token in result.stderr

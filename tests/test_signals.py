@@ -1,4 +1,4 @@
-"""Ctrl-C as terminals send it, to the whole process group, at any moment of a run."""
+"""Ctrl-C at any moment of a run, sent to the whole process group as a terminal does."""
 
 import os
 import signal
@@ -29,8 +29,8 @@ SMALL = (
     "--evaluate-every",
     "5",
 )
-# Becomes the program once the interpreter is up: what interrupts that is nothing a program can answer for. On a
-# pseudo-terminal it makes that the one that controls it.
+# Becomes the program once the interpreter is up: no program can handle an interrupt before that. If standard input is a
+# pseudo-terminal, makes it the controlling terminal.
 START = """
 import fcntl, os, runpy, signal, sys, termios
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -44,7 +44,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 class Run:
-    """A training run that leads a process group, on a pseudo-terminal if wanted; what it prints is in `output`."""
+    """A training run that leads a process group, optionally on a pseudo-terminal; `output` is what it has printed."""
 
     def __init__(self, folder, terminal, *arguments):
         self.folder, self._master = folder, None
@@ -66,7 +66,7 @@ class Run:
             os.write(self._master, b"\x03")
 
     def end(self, seconds):
-        """Waits for the end; returns the exit status as a shell shows it, None where it does not come in time."""
+        """Waits for the end; returns the exit status as a shell shows it, or None if it does not come in time."""
         try:
             status = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -88,11 +88,11 @@ class Run:
         return (self.folder / "models" / "last.ckpt").exists()
 
 
-LATE = 12  # seconds after the start: a run trains
+LATE = 12  # seconds after the start: by then a run trains
 
 
-def interrupted(folder, instant, terminal):
-    """Returns what was wrong with a run that is interrupted so many seconds after its start, '' for nothing."""
+def find_trouble(folder, instant, terminal):
+    """Interrupts a run `instant` seconds after its start; returns what went wrong, '' for nothing."""
     folder.mkdir()
     run = Run(folder, terminal)
     time.sleep(instant)
@@ -119,18 +119,18 @@ def interrupted(folder, instant, terminal):
     return f"{instant:.2f} s: {', '.join(trouble)}" if trouble else ""
 
 
-def test_ctrl_c_at_any_moment_ends_by_the_rules(tmp_path):
+def test_ctrl_c_at_any_moment_ends_the_run_cleanly(tmp_path):
     instants = np.geomspace(0.2, LATE, 10)
     with ThreadPoolExecutor(4) as pool:
         runs = [
-            pool.submit(interrupted, tmp_path / str(number), instant, number % 2 == 0)
+            pool.submit(find_trouble, tmp_path / str(number), instant, number % 2 == 0)
             for number, instant in reversed(list(enumerate(instants)))
         ]
     assert list(filter(None, (run.result() for run in runs))) == []
     assert (tmp_path / "9" / "models" / "last.ckpt").exists()
 
 
-def test_ctrl_c_while_a_run_is_resumed_leaves_its_folder_as_it_was(tmp_path):
+def test_ctrl_c_while_resuming_leaves_the_folder_unchanged(tmp_path):
     first = Run(tmp_path, False, "--frames", "300")
     assert first.end(60) == 0
     (folder,) = (path for path in (tmp_path / "models").iterdir() if path.is_dir() and not path.is_symlink())
@@ -144,14 +144,14 @@ def test_ctrl_c_while_a_run_is_resumed_leaves_its_folder_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_the_second_ctrl_c_ends_at_once(tmp_path, terminal):
+def test_a_second_ctrl_c_ends_the_run_at_once(tmp_path, terminal):
     run = Run(tmp_path, terminal, "--evaluation-episodes", "10000", "--frames", "2000")
     assert until(lambda: run.saved or run.process.poll() is not None, 60)  # it evaluates, for a long time
     processes = family(run.process.pid)
     os.kill(max(until(lambda: engines(run.process.pid))), signal.SIGSTOP)  # and a hung engine holds it up
     run.interrupt()
     time.sleep(0.3)
-    assert run.process.poll() is None  # or the second one would show nothing
+    assert run.process.poll() is None  # or the second one would prove nothing
     run.interrupt()
     start = time.monotonic()
     assert run.end(10) == 130

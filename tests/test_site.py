@@ -1,4 +1,4 @@
-"""The documentation's site: the pages that are made from the program are those that it makes today; links and search."""
+"""The documentation site: generated pages are up to date; links and search work."""
 
 import importlib.util
 import json
@@ -19,12 +19,12 @@ spec.loader.exec_module(site)
 
 
 @pytest.mark.parametrize("name", ["settings.md", "scenarios.md"])
-def test_a_page_is_what_the_program_makes_of_it(name):
-    assert (ROOT / "docs" / name).read_text() == site.PAGES[name](), "python docs/site.py writes it again"
+def test_generated_pages_are_up_to_date(name):
+    assert (ROOT / "docs" / name).read_text() == site.PAGES[name](), "python docs/site.py updates it"
 
 
 class Html(HTMLParser):
-    """The places of a page that links can lead to, and its links."""
+    """The anchors and the links of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -53,7 +53,7 @@ def pages(built):
 
 
 def complaint(page, link, pages, root):
-    """Returns what is wrong with a link of a page, None where it leads to what there is, or out of the site."""
+    """Returns what is wrong with a link of a page; None if its target exists or lies outside the site."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return None
@@ -67,7 +67,7 @@ def complaint(page, link, pages, root):
     return None if not parts.fragment or known is None or unquote(parts.fragment) in known.places else "no such place"
 
 
-def test_every_link_of_the_site_leads_somewhere(built, pages):
+def test_no_link_of_the_site_is_broken(built, pages):
     wrong = {
         (str(page.relative_to(built)), link): said
         for page, html in pages.items()
@@ -77,7 +77,7 @@ def test_every_link_of_the_site_leads_somewhere(built, pages):
     assert wrong == {}
 
 
-def test_a_wrong_link_of_the_site_is_seen(tmp_path):
+def test_broken_links_are_detected(tmp_path):
     for name, text in {"index.html": '<a href="a/#x">', "a/index.html": '<p id="y"><a href="../b/">'}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -118,7 +118,7 @@ def test_the_site_follows_the_systems_dark_mode(built):
     )
 
 
-def test_the_page_of_play_does_so_too():
+def test_the_page_of_play_follows_the_systems_dark_mode():
     text = (ROOT / "doom_a3c" / "run" / "play" / "page.html").read_text()
     assert "color-scheme: light dark" in text
     assert "@media (prefers-color-scheme: dark)" in text

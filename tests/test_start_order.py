@@ -1,4 +1,4 @@
-"""Means over training: the length of an episode does not choose whether it counts."""
+"""Means over training: whether an episode counts does not depend on its length."""
 
 import itertools
 from functools import partial
@@ -19,12 +19,12 @@ from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.record.metrics.counters import WINDOW
 from doom_a3c.record.metrics.progress import Progress
 
-SHORT, LONG = 3, 60  # steps of an episode, half of each
+SHORT, LONG = 3, 60  # steps of an episode, equally likely
 MEAN = -(SHORT + LONG) / 2  # of the scores
 
 
 class Lengthy(gymnasium.Env):
-    """Pays -1 a step; its episodes are short or long by chance."""
+    """Pays -1 a step; its episodes are randomly short or long."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -47,8 +47,8 @@ def make_actor(seed, games, oldest, index, rollout_length=4):
 
 
 @pytest.mark.parametrize(("workers", "games"), [(1, 48), (2, 24), (24, 1)])
-def test_the_first_means_of_a_run_are_those_of_all_its_episodes(workers, games):
-    """The first hundred to end would score -3 to -13."""
+def test_the_first_means_of_a_run_are_unbiased_by_length(workers, games):
+    """The first hundred episodes to end would average -3 to -13."""
     first = []
     for seed in range(12):
         progress, oldest = Progress(), [0] * workers
@@ -71,14 +71,14 @@ def test_every_finished_episode_of_two_sessions_is_on_the_curve():
         for _ in range(20):
             count_rollout(actor.play_rollout().stats, progress, RewardStats())
         assert progress.uncounted > 0
-        progress.restore(progress.counters())  # as a run that is saved and resumed
+        progress.restore(progress.counters())  # as when a run is saved and resumed
     curve = progress.counters().curve
     assert [point.episode for point in curve] == list(range(1, progress.episodes + 1))
     assert {point.score for point in curve} == {-SHORT, -LONG}
 
 
 def step(games, **ends):
-    """Returns a step in which the named games end with those scores; None is a fault that cut it short."""
+    """Returns a step in which the named games end with these scores; None marks an episode cut short by a fault."""
     ended = np.array([f"g{game}" in ends for game in range(games)])
     scores = {game: ends[f"g{game}"] for game in np.flatnonzero(ended)}
     episodes = [Episode(score, 1, 0.0, int(game), score) for game, score in scores.items() if score is not None]
@@ -90,7 +90,7 @@ def feed(order, *steps):
     return [[episode.score for episode in order(one)] for one in steps]
 
 
-def test_an_episode_waits_for_those_that_began_with_it_or_before():
+def test_an_episode_waits_for_all_that_began_no_later():
     make = partial(step, 3)
     steps = (make(g0=1.0), make(g0=2.0), make(g1=3.0), make(g2=4.0), make(g1=5.0), make(g0=6.0))
     assert feed(StartOrder(3), *steps) == [[], [], [], [1.0, 3.0, 4.0, 2.0], [], [6.0, 5.0]]
@@ -101,11 +101,11 @@ def test_episodes_of_equal_length_do_not_wait():
     assert feed(StartOrder(1), step(1, g0=1.0), step(1, g0=2.0)) == [[1.0], [2.0]]
 
 
-def test_an_episode_that_a_fault_cut_short_is_waited_for_no_more():
+def test_an_episode_cut_short_by_a_fault_is_not_waited_for():
     assert feed(StartOrder(2), step(2, g0=1.0), step(2, g1=None)) == [[], [1.0]]
 
 
-def test_a_game_that_never_ends_stops_no_curve():
+def test_a_game_that_never_ends_does_not_stall_the_curve():
     order, count = StartOrder(2), itertools.count()
     counted = feed(order, *(step(2, g0=float(next(count))) for _ in range(150)))
     assert list(itertools.chain(*counted)) == [float(number) for number in range(50)]

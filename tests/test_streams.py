@@ -1,4 +1,4 @@
-"""Random streams: no number seeds two things."""
+"""Random streams: no seed is used for two things."""
 
 import itertools
 
@@ -17,7 +17,7 @@ from doom_a3c.settings.streams import Stream, make_seed
 
 @pytest.fixture(scope="module")
 def coin():
-    """The builder of a game that throws a fair coin at its reset and pays who guesses it."""
+    """The builder of a game that throws a fair coin at reset and rewards guessing it."""
     return Builder(catalog.find("tests/Coin-v0"), Config())
 
 
@@ -25,7 +25,7 @@ def words(seed):
     return tuple(seed.generate_state(4))
 
 
-def test_streams_of_one_seed_differ_from_each_other_and_from_that_of_a_game():
+def test_random_streams_and_game_seeds_are_all_distinct():
     for seed in (0, 7, 2**31 - 1):
         keys = [(), (0,), (0, 0), (0, 0, 0), (1,), (0, 1)]
         streams = [words(make_seed(seed, stream, *each)) for stream in Stream for each in keys]
@@ -52,6 +52,6 @@ def test_actions_of_an_episode_are_independent_of_its_game(coin):
     assert shares == pytest.approx([0.5, 0.5], abs=0.1)  # four standard deviations
 
 
-def test_random_play_guesses_a_fair_coin_in_half_of_the_games(coin):
+def test_random_play_guesses_half_of_the_coins(coin):
     firsts = list(itertools.chain(*(play_random_episodes(coin, 10, seed) for seed in range(40))))
     assert np.mean(firsts) == pytest.approx(0.5, abs=0.1)

@@ -1,4 +1,4 @@
-"""What befalls the servers of games: they die, hang and fail, and others take their places."""
+"""Game servers that die, hang or fail, and their replacements."""
 
 import os
 import re
@@ -27,12 +27,12 @@ from doom_a3c.settings.interface import CUT_SHORT, FAULTS
 
 @pytest.fixture
 def vector(closing):
-    """Makes vectors; closes them."""
+    """Makes vector environments, and closes them afterwards."""
     return lambda games, processes=2, **options: closing(ProcessVectorEnv(games, processes, **options))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4])
-def test_the_final_observation_of_a_lost_episode_is_the_one_before(vector, rows):
+def test_a_lost_episode_ends_with_its_last_known_observation(vector, rows):
     env = vector([partial(Counter, 0, 3), partial(Counter, 1, 2), partial(Troubled, 2, "exit", 2)], 1, rows=rows)
     env.reset(seed=0)
     before = one_step(env)[0].copy()
@@ -40,7 +40,7 @@ def test_the_final_observation_of_a_lost_episode_is_the_one_before(vector, rows)
     np.testing.assert_array_equal(np.stack(infos["final_obs"]), before)
 
 
-def test_a_value_of_another_shape_than_the_space_is_an_error(vector):
+def test_a_value_that_does_not_fit_its_space_is_an_error(vector):
     env = vector([partial(Troubled, 0, "shape")])
     env.reset(seed=0)
     one_step(env)
@@ -48,12 +48,12 @@ def test_a_value_of_another_shape_than_the_space_is_an_error(vector):
         one_step(env)
 
 
-def test_a_fork_server_that_dies_while_it_starts_a_server_is_survived(vector):
+def test_games_survive_a_fork_server_that_dies_during_a_start(vector):
     env = vector(counters(4))
     env.reset(seed=0)
     fork_server = get_fork_server()
     number = env._supervisor._servers[1]._number + 1
-    (fork_server.root / str(number)).mkdir()  # as one leaves it that dies between two of its steps
+    (fork_server.root / str(number)).mkdir()  # as left by one that dies halfway through a start
     fork_server._process.kill()
     os.kill(env._supervisor._servers[0].pid, signal.SIGKILL)
     infos = one_step(env)[4]
@@ -66,7 +66,7 @@ def kinds_met(infos):
 
 
 @pytest.mark.parametrize(("number", "kind"), [(signal.SIGKILL, "server_died"), (signal.SIGSTOP, "server_hung")])
-def test_a_server_that_is_gone_is_replaced_and_its_episodes_are_cut(vector, monkeypatch, number, kind):
+def test_a_dead_or_hung_server_is_replaced_and_its_episodes_cut(vector, monkeypatch, number, kind):
     monkeypatch.setattr(process, "ANSWER_SECONDS", 1.0)
     env = vector(counters(4))
     env.reset(seed=0)
@@ -79,33 +79,33 @@ def test_a_server_that_is_gone_is_replaced_and_its_episodes_are_cut(vector, monk
     np.testing.assert_array_equal(np.stack(infos["final_obs"][2:]), before[2:])
     assert rewards.tolist() == [2, 2, 0, 0]
     assert seen[:, 2].tolist() == [2, 2, 0, 0]
-    assert (seen[2:, 1] != before[2:, 1]).any()  # not the same episodes over again
+    assert (seen[2:, 1] != before[2:, 1]).any()  # not the same episodes again
     assert one_step(env)[0][:, 2].tolist() == [0, 0, 1, 1]
 
 
-def test_a_server_that_dies_again_and_again_ends_the_games_with_its_last_words(monkeypatch):
+def test_a_server_that_keeps_dying_ends_the_games_with_its_error(monkeypatch):
     monkeypatch.setattr(retries, "PAUSES", (0.0, 0.1))
     with pytest.raises(GamesError, match="server_died: no reactor, no game"):
         ProcessVectorEnv([partial(Troubled, 0, "exit", 0)]).reset()
     assert servers(os.getpid()) == []
 
 
-def test_retries_of_games_that_do_not_start_are_announced_once(monkeypatch, capsys):
+def test_retries_of_failing_starts_are_announced_once(monkeypatch, capsys):
     monkeypatch.setattr(retries, "PAUSES", (0.0, 0.1, 0.1))
-    monkeypatch.setattr(retries, "_ended_alike", lambda failures: False)  # as where engines hang
+    monkeypatch.setattr(retries, "_ended_alike", lambda failures: False)  # as if engines hung
     with pytest.raises(GamesError):
         ProcessVectorEnv([partial(Troubled, 0, "exit", 0)]).reset()
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(r"no reactor, no game.* until \d\d:\d\d:\d\d$", line)
 
 
-def test_mistakes_of_several_servers_leave_none_behind():
+def test_user_errors_in_several_servers_leave_none_running():
     with pytest.raises(UserError, match="no such level"):
         ProcessVectorEnv([partial(Troubled, game, "mistake", 0) for game in range(2)], 2)
     assert servers(os.getpid()) == []
 
 
-def test_what_cannot_be_sent_is_an_error_and_not_a_death(vector):
+def test_an_unpicklable_value_is_an_error_and_not_a_death(vector):
     env = vector([partial(Troubled, 0, "unpicklable")])
     env.reset(seed=0)
     one_step(env)
@@ -121,7 +121,7 @@ def test_slow_games_are_not_taken_for_dead(vector, monkeypatch):
     assert kinds_met(one_step(env)[4]) == []
 
 
-def test_a_reset_plays_its_seeds_even_if_its_server_has_died(vector):
+def test_a_reset_uses_its_seeds_even_if_a_server_has_died(vector):
     env = vector(counters(4))
     first, _ = env.reset(seed=3)
     os.kill(env._supervisor._servers[0].pid, signal.SIGKILL)
@@ -131,7 +131,7 @@ def test_a_reset_plays_its_seeds_even_if_its_server_has_died(vector):
 
 
 @pytest.mark.parametrize("trouble", ["SIGSEGV", "SIGKILL", "exit", "SIGTERM", "SIGINT"])
-def test_a_game_that_takes_its_server_along_is_survived(vector, trouble):
+def test_a_server_killed_by_its_game_is_replaced(vector, trouble):
     env = vector([partial(Counter, 0), partial(Troubled, 1, trouble)])
     env.reset(seed=0)
     one_step(env)
@@ -152,17 +152,17 @@ def test_prepared_servers_that_die_before_the_reset_are_replaced(vector):
 
 class Crashing:
     def __init__(self, wire):
-        wire.close()  # as every process does a moment before it can be seen to have ended
+        wire.close()  # as every process does shortly before its end is visible
         time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def test_the_signal_that_ends_a_server_is_named_however_slowly_it_ends():
+def test_the_signal_that_ends_a_slowly_dying_server_is_named():
     with pytest.raises(ProcessError, match=r"server_died.*SIGSEGV"):
         GameProcess(Crashing).answer()
 
 
-def test_a_thread_that_waits_for_games_is_released(vector):
+def test_release_frees_a_thread_that_waits_for_games(vector):
     env = vector([partial(Troubled, 0, "sleep"), Counter])
     env.reset(seed=0)
     one_step(env)
@@ -175,11 +175,11 @@ def test_a_thread_that_waits_for_games_is_released(vector):
     thread.join(5)
     assert not thread.is_alive()
     assert results[0][3].all()
-    for _ in range(3):  # whoever plays on comes to its end
+    for _ in range(3):  # later steps end their episodes too
         assert one_step(env)[3].all()
 
 
-def test_another_fork_server_takes_over_when_one_dies(vector):
+def test_a_new_fork_server_replaces_a_dead_one(vector):
     env = vector(counters(4))
     env.reset(seed=0)
     get_fork_server()._process.kill()
@@ -195,7 +195,7 @@ def test_another_fork_server_takes_over_when_one_dies(vector):
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_servers_go_with_their_owner(stopped, root):
+def test_servers_end_with_their_owner(stopped, root):
     script = (
         "import sys; sys.path.append('tests'); from toys import Counter; import os, time\n"
         "from doom_a3c.envs.processes.vectors import ProcessVectorEnv\n"
@@ -215,7 +215,7 @@ def test_servers_go_with_their_owner(stopped, root):
     assert until(lambda: not any(map(alive, helpers)) and not folder.exists(), 5)
 
 
-def test_closing_while_another_thread_steps_ends_that_thread_in_order(vector):
+def test_closing_ends_a_stepping_thread_cleanly(vector):
     for _ in range(10):
         env = vector(counters(4))
         env.reset(seed=0)

@@ -11,7 +11,7 @@ from doom_a3c.engines.thread_group import ClosedError, ThreadGroup
 
 @pytest.fixture
 def group():
-    """Makes groups whose loops wait for the event `stop`, unless they are given; ends them, whatever the test does."""
+    """Makes groups whose loops, unless given, wait for the event `stop`; ends them whatever the test does."""
     made = []
 
     def make(stop, unblock=lambda: None, **loops):
@@ -34,7 +34,7 @@ def failed():
 
 
 @pytest.mark.parametrize("end", [lambda: None, closed, failed])
-def test_when_one_loop_ends_all_are_asked_to(group, end):
+def test_when_one_loop_ends_all_are_stopped(group, end):
     stop, go_on = threading.Event(), threading.Event()
     threads = group(stop, first=None, second=lambda: go_on.wait(30) and end(), third=None)
     threads.start()
@@ -45,7 +45,7 @@ def test_when_one_loop_ends_all_are_asked_to(group, end):
     assert stop.is_set()
 
 
-def test_a_loop_that_ends_by_a_closed_channel_has_not_failed(group):
+def test_a_closed_channel_ends_a_loop_without_error(group):
     channel, stop = Channel(1), threading.Event()
     threads = group(stop, waiting=lambda: channel.take(1, 1))
     threads.start()
@@ -55,7 +55,7 @@ def test_a_loop_that_ends_by_a_closed_channel_has_not_failed(group):
     assert threads.error is None
 
 
-def test_the_first_error_is_kept_and_those_that_follow_from_it_are_not(group):
+def test_only_the_first_error_is_kept(group):
     stop = threading.Event()
 
     def follow():
@@ -71,7 +71,7 @@ def test_the_first_error_is_kept_and_those_that_follow_from_it_are_not(group):
     assert "failed" in [entry.name for entry in raised.traceback]
 
 
-def test_an_exit_is_kept_as_well(group):
+def test_a_system_exit_is_raised_too(group):
     def leave():
         raise SystemExit(3)
 
@@ -82,7 +82,7 @@ def test_an_exit_is_kept_as_well(group):
         threads.check()
 
 
-def test_only_loops_that_do_not_end_by_themselves_are_unblocked(group):
+def test_only_hanging_loops_are_unblocked(group):
     stop, unblocked, release = threading.Event(), threading.Event(), threading.Event()
     threads = group(stop, unblocked.set, prompt=None)
     threads.start()

@@ -1,4 +1,4 @@
-"""The threads engine: identities, what is counted, errors, and updates that are not finite."""
+"""The threads engine: worker identities, counters, errors, and non-finite updates."""
 
 import threading
 from functools import partial
@@ -32,12 +32,12 @@ def run_of(count, make_actor=play, config=None, make_network=network, unblock=la
     return run
 
 
-def test_sixteen_workers_have_sixteen_identities_and_all_count():
+def test_each_of_sixteen_workers_has_its_own_identity():
     seen = []
 
     def make_network(name):
         made = network(name)
-        made.version = int(name.removeprefix("worker_"))  # until the first pull: what tells the policies apart
+        made.version = int(name.removeprefix("worker_"))  # tells the policies apart until the first pull
         return made
 
     def make_actor(index, policy):
@@ -57,7 +57,7 @@ def test_sixteen_workers_have_sixteen_identities_and_all_count():
 
 
 @pytest.mark.parametrize(("epochs", "minibatches"), [(3, 1), (2, 2), (1, 2)])
-def test_every_update_is_from_the_weights_of_the_one_before(epochs, minibatches):
+def test_every_update_uses_the_weights_of_the_one_before(epochs, minibatches):
     networks, versions = [], []
 
     def make_network(name):
@@ -73,7 +73,7 @@ def test_every_update_is_from_the_weights_of_the_one_before(epochs, minibatches)
     assert versions == list(range(run.progress.updates))
 
 
-def test_the_first_error_of_a_worker_reaches_the_caller_and_stops_the_others():
+def test_a_workers_error_stops_the_others_and_is_raised():
     def make_actor(index, policy):
         if index == 1:
             raise RuntimeError("no game for worker 1")
@@ -85,7 +85,7 @@ def test_the_first_error_of_a_worker_reaches_the_caller_and_stops_the_others():
     assert run.engine.threads.alive() == []
 
 
-def test_non_finite_updates_are_counted_never_applied_and_end_the_run_when_many():
+def test_many_non_finite_updates_end_the_run_and_none_is_applied():
     run = run_of(1, partial(play, pay=lambda action: float("nan")))
     before = run.model.snapshot()
     with pytest.raises(DivergedError, match=r"not finite.*: basic .* rewards that are not finite"):
@@ -97,7 +97,7 @@ def test_non_finite_updates_are_counted_never_applied_and_end_the_run_when_many(
 
 
 def spoilt(index, policy, spoil):
-    """An actor whose rollouts have rewards that are no numbers where `spoil` [B] says so, asked for each."""
+    """Returns an actor whose rollouts have NaN rewards where `spoil()` [B] is true, called once per rollout."""
     whole = play(index, policy)
 
     def rollout():
@@ -110,7 +110,7 @@ def spoilt(index, policy, spoil):
 
 
 @pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (15, 2)])
-def test_one_bad_rollout_is_skipped_and_training_goes_on(epochs, minibatches):
+def test_training_skips_a_bad_rollout(epochs, minibatches):
     rollouts, each = iter([True] + [False] * 1000), epochs * minibatches
     config = Config(frames=48, epochs=epochs, minibatches=minibatches)
     run = run_of(1, partial(spoilt, spoil=lambda: next(rollouts)), config)
@@ -120,14 +120,14 @@ def test_one_bad_rollout_is_skipped_and_training_goes_on(epochs, minibatches):
     assert all(np.isfinite(value).all() for value in run.model.snapshot().values())
 
 
-def test_one_game_that_always_pays_what_is_no_number_ends_the_run():
+def test_one_game_that_always_pays_nan_ends_the_run():
     run = run_of(1, partial(spoilt, spoil=lambda: [True, False]), Config(frames=2000, epochs=3, minibatches=2))
     with pytest.raises(DivergedError, match=f"{MAX_NON_FINITE} rollouts were not finite"):
         finish(run.engine)
     assert run.progress.faults == {"non_finite_update": 3 * MAX_NON_FINITE}
 
 
-def test_what_was_played_before_a_roll_back_is_not_learned_from_after_it():
+def test_a_rollback_ends_learning_from_the_current_rollout():
     run, versions = run_of(1, config=Config(frames=24, epochs=5)), []
     before, apply = run.model.snapshot(), run.model.apply
 
@@ -143,7 +143,7 @@ def test_what_was_played_before_a_roll_back_is_not_learned_from_after_it():
     assert run.progress.updates == 2 + 5 + 5
 
 
-def test_what_was_being_played_at_a_roll_back_is_counted_and_not_learned_from():
+def test_a_rollout_played_during_a_rollback_only_counts():
     played = []
 
     def make_actor(index, policy):
@@ -165,7 +165,7 @@ def test_what_was_being_played_at_a_roll_back_is_counted_and_not_learned_from():
 
 
 @pytest.mark.parametrize(("frames", "updates"), [(8, 5), (10**9, 2)])
-def test_a_stop_ends_what_is_learned_from_a_rollout_and_a_budget_does_not(frames, updates):
+def test_a_stop_but_no_budget_ends_learning_from_a_rollout(frames, updates):
     run = run_of(1, config=Config(frames=frames, epochs=5))
     apply = run.model.apply
 
@@ -196,7 +196,7 @@ def test_a_stuck_worker_is_unblocked():
     run.engine.check()
 
 
-def test_a_rollout_under_way_when_the_run_is_stopped_is_not_counted():
+def test_a_rollout_cut_off_by_a_stop_is_not_counted():
     begun, go_on = threading.Event(), threading.Event()
 
     def pause():

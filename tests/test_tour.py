@@ -1,4 +1,4 @@
-"""The notebook of docs/ runs where it lies, from its first cell to its last, and shows what that gave."""
+"""The notebook in docs/ runs in place from its first cell to its last, and is kept with its outputs."""
 
 import json
 import os
@@ -30,14 +30,14 @@ def assert_complete(tour):
     outputs = [output for cell in outputs_of(tour) for output in cell]
     assert {output.output_type for output in outputs} <= {"stream", "display_data", "execute_result"}
     assert {"image/png", "image/jpeg"} <= {kind for output in outputs for kind in output.get("data", {})}
-    panel, agent = (output for output in outputs_of(tour)[1] if output.output_type != "stream")  # which has warnings
+    panel, agent = (output for output in outputs_of(tour)[1] if output.output_type != "stream")  # streams hold warnings
     shown = panel.data["text/plain"]
     assert all(name in shown for name in ("frames ", "evaluation ", "best weights"))
     assert "<Agent basic" in agent.data["text/plain"]
     assert "MOVE_" in str(outputs) or "ATTACK" in str(outputs)
 
 
-def test_the_tour_runs_where_it_lies(tour, tmp_path, monkeypatch):
+def test_the_tour_runs_in_place(tour, tmp_path, monkeypatch):
     monkeypatch.setenv("TOUR_SECONDS", "2")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.delenv("PYTHONPATH", raising=False)

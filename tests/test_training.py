@@ -1,4 +1,4 @@
-"""The run around an engine: what ends it, and what is saved of it."""
+"""The run around an engine: what ends it and what it saves."""
 
 import dataclasses
 import signal
@@ -30,7 +30,7 @@ from doom_a3c.settings.config import Config
 @pytest.fixture
 def make_run(tmp_path):
     def make(config, engine=None, evaluator=None, every=0.0, expected=None):
-        """Returns a run of a scripted engine, that evaluates every so many seconds, and its parts."""
+        """Returns a run of a scripted engine, with an evaluation every `every` seconds, and its parts."""
         engine = engine or ScriptedEngine()
         audience, progress = Audience(), engine.progress
         saver = Saver(CheckpointFolder(tmp_path), tiny_record(), config.checkpoint_every, audience.log)
@@ -54,7 +54,7 @@ def make_run(tmp_path):
 
 
 def make_session(progress, record, gifs=Path("g")):
-    """Returns as much of a session as its summary and its results name."""
+    """Returns the parts of a session that its summary and results use."""
     folders = {"checkpoints": CheckpointFolder(Path("models/run-1")), "gifs": gifs, "logs": Path("l")}
     return SimpleNamespace(progress=progress, record=record, **folders)
 
@@ -68,7 +68,7 @@ def test_the_target_score_ends_a_run(make_run):
 
 def test_a_run_that_has_learned_ends_before_its_budget(make_run):
     class Learning(ScriptedEngine):
-        def check(self):  # the main thread's
+        def check(self):  # the main thread calls it
             super().check()
             self.update(0.1)  # evaluations wait for new weights
 
@@ -81,7 +81,7 @@ def test_a_run_that_has_learned_ends_before_its_budget(make_run):
     assert len([line for line in run.audience.lines if line.startswith("learned: ")]) == 1
 
 
-def test_what_was_best_plays_again_at_the_end_of_a_run_and_is_in_the_last_checkpoint_too(make_run, tmp_path):
+def test_the_best_is_reevaluated_at_the_end_and_saved(make_run, tmp_path):
     run = make_run(Config(frames=120), evaluator=ScriptedEvaluator([10.0, 5.0, 1.0]))
     run.evaluations.evaluate()
     run.engine.update(0.1)
@@ -89,7 +89,7 @@ def test_what_was_best_plays_again_at_the_end_of_a_run_and_is_in_the_last_checkp
     assert load(tmp_path / "last.ckpt").record.best.score == 6.0
 
 
-def test_a_signal_during_the_last_evaluation_leaves_out_the_rematch(make_run, monkeypatch):
+def test_a_signal_during_the_last_evaluation_skips_the_rematch(make_run, monkeypatch):
     run = make_run(Config(frames=120), evaluator=ScriptedEvaluator([10.0]))
     run.evaluations.evaluate()
     run.engine.update(0.1)
@@ -102,7 +102,7 @@ def test_a_signal_during_the_last_evaluation_leaves_out_the_rematch(make_run, mo
     assert run.run().best_evaluation == 11.0
 
 
-def test_the_score_of_a_run_is_of_games_that_have_not_chosen_it(make_run, tmp_path):
+def test_the_final_score_is_from_games_that_did_not_select_it(make_run, tmp_path):
     run = make_run(Config(frames=120), evaluator=ScriptedEvaluator([1413.2], alone=[979.0]))
     run.engine.update(0.1)
     result = run.run()
@@ -112,7 +112,7 @@ def test_the_score_of_a_run_is_of_games_that_have_not_chosen_it(make_run, tmp_pa
     assert (run.audience.statuses[-1].best_evaluation, run.audience.statuses[-1].confirmed) == (979.0, True)
 
 
-def test_an_interrupted_run_confirms_nothing_and_says_so(make_run):
+def test_an_interrupted_run_reports_its_best_as_not_confirmed(make_run):
     run = make_run(Config(frames=120), evaluator=ScriptedEvaluator([1413.2], alone=[979.0]))
     run.engine.update(0.1)
     run.evaluations.evaluate()
@@ -124,7 +124,7 @@ def test_an_interrupted_run_confirms_nothing_and_says_so(make_run):
     assert "best evaluation 1414.2 (not confirmed" in run.audience.lines[0]
 
 
-def test_a_budget_the_clock_and_a_signal_end_a_run(make_run):
+def test_budgets_a_time_limit_and_a_signal_each_end_a_run(make_run):
     run = make_run(Config(frames=120))
     assert run.run().stopped_by == "frames"
     assert run.progress.frames == 120
@@ -137,7 +137,7 @@ def test_a_budget_the_clock_and_a_signal_end_a_run(make_run):
     assert run.run().stopped_by == "SIGTERM"
 
 
-def test_a_signal_gives_the_final_evaluation_up(make_run):
+def test_a_signal_aborts_the_final_evaluation(make_run):
     class Endless:
         network, began = network("evaluator"), threading.Event()
 
@@ -154,7 +154,7 @@ def test_a_signal_gives_the_final_evaluation_up(make_run):
     signal.join()
 
 
-def test_an_evaluation_whose_games_hang_is_given_up_at_the_end(make_run, monkeypatch):
+def test_a_hung_evaluation_is_abandoned_at_the_end(make_run, monkeypatch):
     monkeypatch.setattr(training, "PATIENCE_SECONDS", 0.1)
 
     class Hung:
@@ -183,7 +183,7 @@ def test_an_evaluation_whose_games_hang_is_given_up_at_the_end(make_run, monkeyp
     assert (result.stopped_by, result.best_evaluation, hung.calls) == ("frames", None, 1)
 
 
-def test_an_error_is_raised_after_the_engine_is_stopped_and_the_model_saved(make_run, tmp_path):
+def test_an_engine_error_still_stops_the_engine_and_saves(make_run, tmp_path):
     run = make_run(Config(), ScriptedEngine(error=RuntimeError("worker 3 broke")))
     with pytest.raises(RuntimeError, match="worker 3 broke"):
         run.run()
@@ -191,7 +191,7 @@ def test_an_error_is_raised_after_the_engine_is_stopped_and_the_model_saved(make
     assert load(tmp_path / "last.ckpt").record.counters.frames == 0
 
 
-def test_a_run_is_saved_though_its_engine_does_not_stop(make_run, tmp_path, monkeypatch):
+def test_a_run_is_saved_even_if_its_engine_fails_to_stop(make_run, tmp_path, monkeypatch):
     def fail(engine):
         raise RuntimeError("a game would not let go")
 
@@ -202,7 +202,7 @@ def test_a_run_is_saved_though_its_engine_does_not_stop(make_run, tmp_path, monk
     assert (tmp_path / "last.ckpt").exists()
 
 
-def test_an_error_of_an_evaluation_ends_a_run_too(make_run, tmp_path):
+def test_an_evaluation_error_ends_the_run(make_run, tmp_path):
     run = make_run(Config(frames=8000), evaluator=ScriptedEvaluator(means=[]), every=0.01)
     with pytest.raises(IndexError):  # the script has no first line
         run.run()
@@ -211,7 +211,7 @@ def test_an_error_of_an_evaluation_ends_a_run_too(make_run, tmp_path):
     assert load(tmp_path / "last.ckpt").record.counters.frames == run.progress.frames
 
 
-def test_the_last_checkpoint_knows_the_final_evaluation(make_run, tmp_path):
+def test_the_last_checkpoint_includes_the_final_evaluation(make_run, tmp_path):
     run = make_run(Config(frames=40), evaluator=ScriptedEvaluator([70.0]))
     run.engine.update()
     assert run.run().best_evaluation == 70.0
@@ -222,7 +222,7 @@ def test_the_last_checkpoint_knows_the_final_evaluation(make_run, tmp_path):
     )
 
 
-def test_the_log_has_the_end_of_a_run_that_ended_within_a_second_of_its_last_point(make_run):
+def test_the_end_of_a_run_is_logged_right_after_another_point(make_run):
     run = make_run(Config(frames=120))
     run.engine.update()
     run.run()
@@ -230,7 +230,7 @@ def test_the_log_has_the_end_of_a_run_that_ended_within_a_second_of_its_last_poi
     assert (counts[0], counts[-1]) == (40, 120)
 
 
-def test_a_run_is_saved_whenever_it_is_due_and_reported_all_the_time(make_run, tmp_path):
+def test_a_run_saves_when_due_and_reports_throughout(make_run, tmp_path):
     seen = []
 
     class Watched(ScriptedEngine):
@@ -246,17 +246,17 @@ def test_a_run_is_saved_whenever_it_is_due_and_reported_all_the_time(make_run, t
         80,
         120,
         120,
-    ]  # the last one knows the last evaluation
+    ]  # the last one includes the last evaluation
 
 
-def test_a_fault_of_an_earlier_session_does_not_make_this_one_diverge(make_run):
+def test_an_earlier_sessions_fault_is_not_a_divergence(make_run):
     run = make_run(Config())
     run.progress.add_fault("non_finite_update")
     run.stopping.interrupt("SIGINT")
     assert run.run().stopped_by == "SIGINT"
 
 
-def test_a_session_in_which_no_update_was_finite_has_diverged(make_run):
+def test_a_session_without_a_finite_update_has_diverged(make_run):
     class Failing(ScriptedEngine):
         def check(self):
             super().check()
@@ -266,7 +266,7 @@ def test_a_session_in_which_no_update_was_finite_has_diverged(make_run):
         make_run(Config(frames=120), Failing()).run()
 
 
-# The rule alone
+# The stopping rule alone
 
 
 @pytest.fixture
@@ -291,7 +291,7 @@ def test_a_session_ends_at_its_first_limit(progress, limits, reason):
     assert StoppingRule(changed(Config(), **limits), progress).reason(60.0) == reason
 
 
-def test_episodes_that_wait_for_older_ones_reach_no_target_score():
+def test_episodes_waiting_for_older_ones_reach_no_target_score():
     progress = Progress()
     rule = StoppingRule(changed(Config(), target_score=50.0), progress)
     progress.add_steps(100, 400, [90.0] * WINDOW, [], [])  # as in basic, where a quick kill is short and scores high
@@ -300,7 +300,7 @@ def test_episodes_that_wait_for_older_ones_reach_no_target_score():
     assert rule.reason(0.0) == "target_score"
 
 
-def test_a_score_counts_before_a_budget_and_an_interrupt_before_all(progress):
+def test_an_interrupt_outranks_the_score_which_outranks_a_budget(progress):
     rule = StoppingRule(changed(Config(), target_score=10.0, frames=1, workers=2, envs_per_worker=8), progress)
     assert rule.reason(0.0) == "frames"
     progress.add_steps(1, 4, [10.0], [])
@@ -320,7 +320,7 @@ def test_a_score_counts_before_a_budget_and_an_interrupt_before_all(progress):
         ("until_learned", {}, "--resume run-1 --no-until-learned"),
     ],
 )
-def test_a_run_that_ends_before_its_budget_says_how_it_goes_on(make_run, stopped_by, changes, flags):
+def test_a_run_that_ends_early_prints_its_resume_command(make_run, stopped_by, changes, flags):
     run, record = make_run(Config(frames=120)), tiny_record(name="run-1")
     record = record._replace(config=dataclasses.replace(record.config, **changes))
     session = make_session(run.progress, record)
@@ -330,7 +330,7 @@ def test_a_run_that_ends_before_its_budget_says_how_it_goes_on(make_run, stopped
 
 
 def resume_progress(episodes, score=10.0):
-    """Returns the progress of a session and its record; earlier sessions played `episodes` episodes."""
+    """Returns a session's progress and record; earlier sessions played `episodes` episodes."""
     progress = Progress()
     progress.add_steps(100, 400, [score] * episodes, [])
     record = tiny_record()._replace(counters=progress.counters())
@@ -342,7 +342,7 @@ RESULT = training.Result("frames", 1.0, 400.0, 500.0, True, [])
 
 
 def summarize_session(progress, record):
-    """Returns the lines about the end of a session, by their first words."""
+    """Returns the line of a session's summary on how it ended, and those on episodes that the mean leaves out."""
     audience = Audience()
     ending.print_summary(make_session(progress, record), RESULT, 1.0, audience)
     (ended,) = (line for line in audience.lines if line.startswith("ended by "))
@@ -350,7 +350,7 @@ def summarize_session(progress, record):
 
 
 @pytest.mark.parametrize(("new", "words"), [(0, "10.0 (0 of"), (3, "10.6 (3 of"), (100, "30.0,")])
-def test_the_end_says_how_much_of_the_mean_is_of_this_session(new, words):
+def test_the_summary_says_how_much_of_the_mean_is_new(new, words):
     progress, record = resume_progress(120)
     progress.add_steps(100, 400, [30.0] * new, [])
     ended, _ = summarize_session(progress, record)
@@ -366,14 +366,14 @@ def test_the_end_says_how_much_of_the_mean_is_of_this_session(new, words):
         (0, 97, 3, True),
         (0, 100, 0, False),
         (0, 104, 25, True),
-        (0, 104, 24, False),  # few of a hundred
-        (0, 174_964, 160, False),  # few of all
+        (0, 104, 24, False),  # few next to a hundred
+        (0, 174_964, 160, False),  # few next to all
         (174_964, 1, 48, True),
         (1332, 0, 48, True),
         (1332, 60, 0, False),
     ],
 )
-def test_the_end_says_how_many_episodes_the_mean_leaves_out_where_that_matters(earlier, counted, waiting, said):
+def test_the_summary_counts_left_out_episodes_if_it_matters(earlier, counted, waiting, said):
     progress, record = resume_progress(earlier)
     progress.add_steps(100, 400, [10.0] * counted, [])
     progress.add_steps(100, 400, [5.0] * waiting, [], [])
@@ -382,7 +382,7 @@ def test_the_end_says_how_many_episodes_the_mean_leaves_out_where_that_matters(e
     assert not said or f"{waiting} of this session's {counted + waiting} " in lines[0]
 
 
-def test_no_finished_episode_is_missing_from_the_scores_of_a_run_that_ends_and_goes_on(tmp_path):
+def test_the_scores_file_has_every_finished_episode_after_resume(tmp_path):
     progress, record = resume_progress(3)
     progress.add_steps(100, 400, [5.0] * 2, [], [])
     ending.write_results(make_session(progress, record, tmp_path), RESULT, 1.0, None, Audience())
@@ -396,7 +396,7 @@ def test_no_finished_episode_is_missing_from_the_scores_of_a_run_that_ends_and_g
     ]
 
 
-def test_a_summary_that_cannot_be_written_takes_no_scores_with_it(tmp_path):
+def test_scores_are_written_even_if_the_summary_cannot_be(tmp_path):
     progress, record = resume_progress(3)
     with pytest.raises(OutputLostError, match="the model is saved"):
         ending.write_results(make_session(progress, record, tmp_path), RESULT, 1.0, str(tmp_path), Audience())
@@ -406,7 +406,7 @@ def test_a_summary_that_cannot_be_written_takes_no_scores_with_it(tmp_path):
 @pytest.mark.parametrize(
     ("frames", "words"), [(None, "nothing was saved"), (0, "last.ckpt is of frame 0"), (4096, "of frame 4,096")]
 )
-def test_a_second_ctrl_c_says_how_much_is_saved(frames, words, make_run, monkeypatch):
+def test_a_second_ctrl_c_reports_how_much_is_saved(frames, words, make_run, monkeypatch):
     lines, folder = [], Path("models")
     monkeypatch.setattr(train.command, "end_at_once", lambda number, line: lines.append(line))
     checkpoints = SimpleNamespace(last=folder / "last.ckpt", saved={} if frames is None else {folder / "last.ckpt": frames})

@@ -1,4 +1,4 @@
-"""A stranger's checkpoint starts nothing, reads nothing and writes nothing that its user has not named."""
+"""A stranger's checkpoint starts, reads and writes nothing that the user has not named."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ from doom_a3c.settings.trust import GameOverride
 
 
 def plain_record(scenario="basic", **game):
-    """Returns a record as plain data, with some of its game's table changed."""
+    """Returns a record as plain data, with changes to its game's table."""
     data = json.loads(json.dumps(record_to_plain(run_record(scenario))))
     data["scenario"]["game"].update(game)
     return data
@@ -32,7 +32,7 @@ def plain_record(scenario="basic", **game):
 
 @pytest.fixture
 def wad(tmp_path):
-    """A file of a user's own with a map."""
+    """A user's own WAD file with a map."""
     return Path(shutil.copy(shipped_folder() / "basic.wad", tmp_path / "mine.wad"))
 
 
@@ -63,7 +63,7 @@ def test_a_setting_that_names_a_program_or_a_file_is_refused(key):
         ({"id": 3}, "--scenario"),
     ],
 )
-def test_a_game_of_foreign_files_or_modules_is_played_only_if_the_user_names_it(game, remedy):
+def test_a_foreign_file_or_module_must_be_named_by_the_user(game, remedy):
     message = complaint(record_from_plain, plain_record(**game), "x.ckpt")
     assert message.startswith("x.ckpt plays ")
     assert remedy in message
@@ -75,25 +75,25 @@ def test_a_checkpoint_cannot_name_a_cfg(config):
 
 
 @pytest.mark.parametrize("value", ["/etc/passwd", "evil.xml", "~/x", ["a"], {"a": 1}])
-def test_a_checkpoint_sets_only_numbers_and_words_of_an_environment(value):
+def test_a_checkpoint_cannot_give_an_environment_paths_or_tables(value):
     data = plain_record("cartpole")
     data["scenario"]["game"]["settings"] = {"xml_file": value}
     assert "--scenario" in complaint(record_from_plain, data, "x.ckpt")
 
 
 @pytest.mark.parametrize("rules", [{"exec": 1}, {"sv_x;exec": 1}, {"sv_x": "1 +exec evil"}, {"sv_x": True}, {"logfile": 3}])
-def test_rules_are_numbers_for_sv_variables(rules):
+def test_rules_accept_only_numbers_for_sv_variables(rules):
     assert "[game.rules]" in complaint(record_from_plain, plain_record(rules=rules), "x.ckpt")
 
 
-def test_a_wad_that_the_user_names_is_played(wad):
+def test_a_wad_named_by_the_user_is_played(wad):
     data = plain_record(wad="/home/stranger/mine.wad")
     record = record_from_plain(data, "x.ckpt", GameOverride(wad=str(wad)))
     assert record.scenario.game.wad == str(wad)
     assert "does not exist" in complaint(record_from_plain, data, "x.ckpt", GameOverride(wad=str(wad.with_name("no.wad"))))
 
 
-def test_a_scenario_that_the_user_names_is_played_with_the_runs_frame_skip():
+def test_a_scenario_named_by_the_user_keeps_the_runs_frame_skip():
     data = plain_record(id="evil:Game-v0", frame_skip=3)
     game = record_from_plain(data, "x.ckpt", GameOverride(scenario="simpler_basic")).scenario.game
     assert game.wad == catalog.find("simpler_basic").game.wad
@@ -136,13 +136,13 @@ def test_a_name_cannot_be_a_path(name):
         ("game", {"variable_scales": [10**400]}),
     ],
 )
-def test_excessive_sizes_are_refused_before_they_are_allocated(table, changes):
+def test_excessive_sizes_are_refused_before_allocation(table, changes):
     data = plain_record()
     data["scenario"][table].update(changes)
     assert "x.ckpt" in complaint(record_from_plain, data, "x.ckpt")
 
 
-def test_layers_for_variables_are_counted_with_the_variables_that_are_shown():
+def test_variable_layers_count_only_if_variables_are_shown():
     data = plain_record()
     data["scenario"]["network"]["variable_hidden"] = [40_000]  # 40,000 weights of its own, and 41 million of the core's
     assert most_parameters(record_from_plain(data, "x.ckpt").scenario) < 5_000_000
@@ -152,14 +152,14 @@ def test_layers_for_variables_are_counted_with_the_variables_that_are_shown():
 
 
 @pytest.mark.parametrize("network", [{"hidden": [64, 2**31 - 1]}, {"hidden": [], "core": "lstm", "core_size": 10_000}])
-def test_a_network_for_numbers_is_bounded_too(network):
+def test_a_network_for_vector_observations_is_bounded_too(network):
     data = plain_record("cartpole")
     data["scenario"]["network"].update(network)
     assert "parameters or more" in complaint(record_from_plain, data, "x.ckpt")
 
 
 @pytest.mark.parametrize("settings", [{"max_episode_steps": 2**31 - 1}, {"render_mode": "human"}])
-def test_a_checkpoint_cannot_set_arguments_of_make(settings):
+def test_a_checkpoint_cannot_set_arguments_of_gymnasium_make(settings):
     data = plain_record("cartpole")
     data["scenario"]["game"]["settings"] = settings
     assert "--scenario" in complaint(record_from_plain, data, "x.ckpt")
@@ -182,7 +182,7 @@ def saved(tmp_path):
     return path
 
 
-def test_a_header_larger_than_any_is_refused_unread(saved):
+def test_an_oversized_header_is_refused_unread(saved):
     content = saved.read_bytes()
     for length in (MAX_HEADER + 1, 2**40, 2**64 - 1):
         saved.write_bytes(length.to_bytes(8, "little") + content[8:])
@@ -211,7 +211,7 @@ A, B = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, {"dtype": "F3
         {"a": A | {"data_offsets": 24}, "b": B},
         {"a": A | {"data_offsets": [0, 12, 24]}, "b": B},
         {"a": A | {"shape": [3, 3]}, "b": B},
-        {"a": A | {"shape": [3, 2]}, "b": B},  # of the same bytes: the checksum
+        {"a": A | {"shape": [3, 2]}, "b": B},  # the same bytes: caught by the checksum
         {"a": A | {"shape": [-2, -3]}, "b": B},
         {"a": A | {"shape": [2**62, 3]}, "b": B},
         {"a": A, "b": B, "c": B | {"shape": [2**62, 0, 2**62], "data_offsets": [28, 28]}},
@@ -229,7 +229,7 @@ A, B = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, {"dtype": "F3
         {"A" * 100_000: A | {"dtype": "I8"}},
     ],
 )
-def test_arrays_are_floats_that_lie_one_after_the_other_and_nothing_else(saved, arrays):
+def test_arrays_must_be_floats_without_gaps_or_overlaps(saved, arrays):
     header, content = split(saved)
     join(saved, {"__metadata__": header["__metadata__"], "a": A, "b": B}, content)
     assert is_whole(saved)
@@ -240,7 +240,7 @@ def test_arrays_are_floats_that_lie_one_after_the_other_and_nothing_else(saved, 
     assert not is_whole(saved)
 
 
-def test_data_that_is_short_or_long_is_refused(saved):
+def test_data_of_the_wrong_length_is_refused(saved):
     header, content = split(saved)
     for size in (0, 27, 29, 1000):
         join(saved, header, content.ljust(size, b"\0")[:size])
@@ -250,19 +250,19 @@ def test_data_that_is_short_or_long_is_refused(saved):
             assert ("longer" if size > 28 else "cut off") in message
 
 
-def test_more_arrays_than_any_network_has_are_refused_at_once(saved):
+def test_too_many_arrays_are_refused(saved):
     header, content = split(saved)
     empty = {f"{number}": {"dtype": "F32", "shape": [0], "data_offsets": [28, 28]} for number in range(MAX_ARRAYS)}
     join(saved, header | empty, content)
     assert f"{MAX_ARRAYS + 2:,} arrays" in complaint(load, saved)
 
 
-def test_a_file_that_announces_gigabytes_takes_no_memory(saved):
+def test_a_file_that_claims_gigabytes_takes_no_memory(saved):
     header, content = split(saved)
     header["a"]["data_offsets"] = [0, 2**31]
     join(saved, header, content)
     with saved.open("ab") as file:
-        file.truncate(2**32)  # sparse: it is as long as it says
+        file.truncate(2**32)  # sparse, but as long as it claims
     tracemalloc.start()
     try:
         assert "numbers" in complaint(load, saved)
@@ -272,19 +272,19 @@ def test_a_file_that_announces_gigabytes_takes_no_memory(saved):
         tracemalloc.stop()
 
 
-def test_a_network_larger_than_the_weights_there_are_is_refused(saved):
+def test_a_network_larger_than_the_stored_weights_is_refused(saved):
     data = record_to_plain(tiny_record())
     data["scenario"]["network"]["hidden"] = [1000]
     replace_record(saved, data)
     assert "it has 7 numbers, and its network 7,056,000 to" in complaint(load, saved)
 
 
-def test_more_weights_than_any_network_of_the_record_has_are_refused(tmp_path):
+def test_more_weights_than_the_network_can_have_are_refused(tmp_path):
     save(tmp_path / "fat.ckpt", {"a": np.zeros(30_000_000, np.float32)}, tiny_record())
     assert "it has 30,000,000 numbers" in complaint(load, tmp_path / "fat.ckpt")
 
 
-def test_the_heads_of_many_buttons_may_have_more_weights_than_other_networks(tmp_path):
+def test_networks_with_heads_may_have_more_weights(tmp_path):
     record = tiny_record()
     game = dataclasses.replace(record.scenario.game, buttons="heads")
     record = record._replace(scenario=dataclasses.replace(record.scenario, game=game))
@@ -293,7 +293,7 @@ def test_the_heads_of_many_buttons_may_have_more_weights_than_other_networks(tmp
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
-def test_only_files_are_read(tmp_path, kind):
+def test_only_regular_files_are_read(tmp_path, kind):
     path = tmp_path / "best.ckpt"
     {"fifo": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "folder": os.mkdir}[kind](path)
     for read in (load, read_record, read_label):
@@ -301,7 +301,7 @@ def test_only_files_are_read(tmp_path, kind):
 
 
 @pytest.mark.parametrize("nested", ["[", '{"a":', '{"format": [', '{"__metadata__": {"record": ['])
-def test_json_nested_without_end_is_refused(saved, nested):
+def test_deeply_nested_json_is_refused(saved, nested):
     for write in (replace_record, lambda path, text: join(path, text.encode(), bytes(100))):
         write(saved, nested * 100_000)
         for read in (load, read_record, read_label):
@@ -312,7 +312,7 @@ def test_json_nested_without_end_is_refused(saved, nested):
 
 
 @pytest.mark.parametrize("program", [("play", "--model", "models/last.ckpt"), ("train", "--resume")])
-def test_a_checkpoint_that_starts_a_program_is_one_line_and_starts_nothing(tmp_path, program):
+def test_a_checkpoint_that_names_a_program_starts_nothing(tmp_path, program):
     (tmp_path / "models").mkdir()
     save(tmp_path / "models" / "last.ckpt", {"a": np.zeros(1, np.float32)}, tiny_record())
     data = plain_record()
@@ -327,19 +327,19 @@ def test_a_checkpoint_that_starts_a_program_is_one_line_and_starts_nothing(tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["launcher", "models"]
 
 
-def test_weights_that_are_not_finite_are_not_played(tmp_path):
+def test_non_finite_weights_are_not_played(tmp_path):
     save(tmp_path / "bad.ckpt", {"a": np.float32([1, np.nan])}, tiny_record())
     with pytest.raises(UserError, match="not finite"):
         load(tmp_path / "bad.ckpt").check_finite(tmp_path / "bad.ckpt")
 
 
 @pytest.mark.parametrize("folder", ["/", "~", "..", "logs/../.."])
-def test_a_resumed_checkpoint_writes_nowhere_but_below_the_current_folder(tmp_path, folder):
+def test_a_resumed_run_writes_only_below_the_current_folder(tmp_path, folder):
     (tmp_path / "models").mkdir()
     record = tiny_record()
     record = record._replace(name="home", config=changed(record.config, logs_dir=folder))
     save(tmp_path / "models" / "last.ckpt", {"a": np.zeros(1, np.float32)}, record)
-    (tmp_path / "home").mkdir()  # a name that could be any folder's
+    (tmp_path / "home").mkdir()  # the run's name could be that of any folder
     result = call("train", "--resume", cwd=tmp_path)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
     assert "name a folder with --logs-dir" in result.stderr
@@ -347,7 +347,7 @@ def test_a_resumed_checkpoint_writes_nowhere_but_below_the_current_folder(tmp_pa
 
 
 @pytest.mark.process
-def test_a_model_of_a_users_own_wad_is_resumed_and_played_with_that_wad_alone(tmp_path, wad):
+def test_a_model_of_a_custom_wad_needs_that_wad_to_run(tmp_path, wad):
     (tmp_path / "mine.cfg").write_text("available_buttons = { MOVE_LEFT ATTACK }\nepisode_timeout = 300\n")
     small = ("--workers", "1", "--envs-per-worker", "2", "--evaluate-every", "0", "--evaluation-episodes", "1")
     made = call("train", "--scenario", wad.resolve(), *small, "--frames", "100", cwd=tmp_path)
@@ -355,7 +355,7 @@ def test_a_model_of_a_users_own_wad_is_resumed_and_played_with_that_wad_alone(tm
     assert f"/best.ckpt --wad {wad.resolve()} --out" in made.stdout
     record = record_in(tmp_path / "models" / "last.ckpt")
     assert (record["scenario"]["game"]["wad"], record["config"]["scenario"]) == (f"./{wad.name}",) * 2
-    assert str(tmp_path) not in json.dumps(record)  # a model that is given away does not say where it was made
+    assert str(tmp_path) not in json.dumps(record)  # a shared model does not reveal where it was made
     named = ("--wad", str(wad.rename(tmp_path / "renamed.wad")))
     for program in (("train", "--resume", "--frames", "400"), ("play", "--episodes", "1", "--record-episodes", "0")):
         refused = call(*program, cwd=tmp_path)
@@ -366,7 +366,7 @@ def test_a_model_of_a_users_own_wad_is_resumed_and_played_with_that_wad_alone(tm
 
 
 @pytest.mark.process
-def test_a_users_wad_with_a_shipped_name_is_not_the_shipped_one(tmp_path):
+def test_a_custom_wad_with_a_shipped_name_is_not_the_shipped_one(tmp_path):
     record = run_record("basic")
     game = dataclasses.replace(record.scenario.game, wad=str(tmp_path / "basic.wad"))
     plain = record_to_plain(record._replace(scenario=dataclasses.replace(record.scenario, game=game)))

@@ -56,7 +56,7 @@ def text(value):
 
 @every_kind
 @pytest.mark.parametrize("make", [Counter, Nested])
-def test_games_play_alike_wherever_they_live(vector, kind, make):
+def test_games_play_the_same_in_every_kind_of_vector(vector, kind, make):
     one, other = vector(counters(5, make), "local"), vector(counters(5, make), kind)
     random = np.random.default_rng(1)
     results = [env.reset(seed=[3, 1, 4, 1, 5]) for env in (one, other)]
@@ -82,12 +82,12 @@ def test_seeds_reach_their_games(vector, kind):
     by_number = env.reset(seed=5)[0][:, 1]
     np.testing.assert_array_equal(env.reset(seed=[5, 6, 7])[0][:, 1], by_number)
     np.testing.assert_array_equal(env.reset(seed=np.array([5, 6, 7], np.uint32))[0][:, 1], by_number)
-    assert (env.reset()[0][:, 1] != by_number).any()  # the games' own streams go on
+    assert (env.reset()[0][:, 1] != by_number).any()  # the games' own random streams go on
     np.testing.assert_array_equal(env.reset(seed=[5, None, 7])[0][[0, 2], 1], by_number[[0, 2]])
 
 
 @every_kind
-def test_options_reach_the_games_and_a_mask_chooses_them(vector, kind):
+def test_options_reach_the_games_and_a_mask_selects_them(vector, kind):
     env = vector(counters(), kind)
     _, infos = env.reset(seed=0, options={"map": 7})
     assert infos["map"].tolist() == [7, 7, 7]
@@ -98,7 +98,7 @@ def test_options_reach_the_games_and_a_mask_chooses_them(vector, kind):
 
 
 @out_of_process
-def test_wrong_arguments_are_told_and_change_nothing(vector, kind):
+def test_wrong_arguments_raise_and_change_nothing(vector, kind):
     env = vector(counters(), kind)
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
         env.step(np.array([0, 1, 2]))
@@ -116,7 +116,7 @@ def test_wrong_arguments_are_told_and_change_nothing(vector, kind):
 
 
 @out_of_process
-def test_a_closed_vector_says_so_at_once_and_closes_again(vector, kind):
+def test_a_closed_vector_raises_and_may_be_closed_again(vector, kind):
     env = vector(counters(), kind)
     env.reset(seed=1)
     env.close()
@@ -127,7 +127,7 @@ def test_a_closed_vector_says_so_at_once_and_closes_again(vector, kind):
 
 
 @out_of_process
-def test_a_pickled_vector_is_one_of_new_games(vector, kind):
+def test_unpickling_a_vector_makes_new_games(vector, kind):
     env = vector(counters(), kind)
     first, _ = env.reset(seed=3)
     env.step(np.array([0, 1, 2]))
@@ -136,13 +136,13 @@ def test_a_pickled_vector_is_one_of_new_games(vector, kind):
     again.close()
 
 
-def test_games_of_other_spaces_do_not_make_a_vector():
+def test_games_with_different_spaces_are_refused():
     for processes in (1, 2):
         with pytest.raises(RemoteError, match="equal spaces"):
             ProcessVectorEnv([Counter, Nested], processes)
 
 
-def test_an_exception_in_a_game_reaches_the_caller_and_closes_the_vector(vector):
+def test_an_exception_in_a_game_is_raised_and_closes_the_vector(vector):
     env = vector([*counters(3), partial(Troubled, 3)])
     env.reset(seed=0)
     env.step(np.zeros(4, int))
@@ -151,7 +151,7 @@ def test_an_exception_in_a_game_reaches_the_caller_and_closes_the_vector(vector)
     assert env.closed
 
 
-def test_the_newest_observations_stay_where_they_are(vector):
+def test_kept_observations_share_the_vectors_memory(vector):
     env = vector(counters(2), "process", rows=4, copy=False)
     first, _ = env.reset(seed=0)
     copies = [first.copy()]

@@ -1,4 +1,4 @@
-"""V-trace against the sum of the paper, written out as loops, and against the targets that it generalises."""
+"""V-trace against the sum in the paper, written out as loops, and against the targets it generalises."""
 
 import itertools
 from typing import NamedTuple
@@ -16,7 +16,7 @@ FREE = {"trace_decay": 1.0, "rho_clip": 1e9, "c_clip": 1e9}
 
 
 class Case(NamedTuple):
-    """A rollout of noise, its values chained from row to row; after a termination a value that must not matter."""
+    """A random rollout, its values chained from row to row; the value after a termination must not matter."""
 
     log_ratios: np.ndarray
     rewards: np.ndarray
@@ -85,7 +85,7 @@ def test_targets_equal_brute_force(shape, trace_decay, clips):
             np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5 * max(1, np.abs(expected).max()))
 
 
-def test_two_decisions_by_hand():
+def test_two_steps_match_values_by_hand():
     case = Case(*(np.float32(row)[:, None] for row in ([0, 0], [1, 2], [0.5, 0.5], [0, 0], [3, 4], [4, 8])))
     case = case._replace(log_ratios=np.log(np.float32([[2], [0.5]])))
     returns, advantages, weights = targets(case, trace_decay=0.5, rho_clip=1.5, c_clip=1.0)
@@ -130,7 +130,7 @@ def test_clips_bound_huge_ratios(log_ratio):
             np.testing.assert_allclose(array, other, rtol=1e-4, atol=1e-4)
 
 
-def test_a_clip_of_a_billion_is_none():
+def test_a_clip_of_a_billion_does_not_clip():
     case = random_case(3, 8, 4)
     case = case._replace(log_ratios=2 * case.log_ratios)
     free, clipped = targets(case, **FREE), targets(case, trace_decay=1.0, rho_clip=1.0, c_clip=1.0)
@@ -139,7 +139,7 @@ def test_a_clip_of_a_billion_is_none():
         assert np.abs(array - other).max() > 1
 
 
-def test_actions_that_the_policy_never_takes_teach_nothing():
+def test_actions_of_zero_probability_teach_nothing():
     case = random_case(4, 8, 4)
     returns, advantages, weights = targets(case._replace(log_ratios=np.full_like(case.rewards, -np.inf)), **FREE)
     np.testing.assert_array_equal(returns, case.values)
@@ -154,7 +154,7 @@ def test_actions_that_the_policy_never_takes_teach_nothing():
 
 
 @pytest.mark.parametrize("discount", [0.0, GAMMA])
-def test_nothing_leaks_across_an_end(discount):
+def test_nothing_leaks_across_an_episode_end(discount):
     case = random_case(5, 6, 2, end_probability=0)
     case.ends[2], case.discounts[2] = 1, discount
     poisoned = Case(*(array.copy() for array in case))
@@ -175,7 +175,7 @@ def test_no_gradient_flows_through_the_targets():
         assert tape.gradient(target, tensors) == [None] * len(tensors)
 
 
-def test_a_batch_of_unknown_size_gives_the_same():
+def test_a_batch_of_unknown_size_gives_the_same_targets():
     case = random_case(7, 6, 3)
     unknown = tf.TensorSpec((6, None), tf.float32)
     compiled = tf.function(lambda *tensors: vtrace(*tensors, **FREE), input_signature=[unknown] * len(case))
@@ -184,7 +184,7 @@ def test_a_batch_of_unknown_size_gives_the_same():
 
 
 @pytest.mark.parametrize("name", ["log_ratios", "discounts", "ends", "values", "next_values"])
-def test_another_shape_raises(name):
+def test_a_mismatched_shape_raises(name):
     case = random_case(0, 4, 3)
     array = getattr(case, name)
     for wrong in (array[:3], array[:1], array[:, :1], array[:, 0], array[..., None]):  # most would broadcast
@@ -192,7 +192,7 @@ def test_another_shape_raises(name):
             targets(case._replace(**{name: wrong}), **FREE)
 
 
-def test_other_ranks_raise():
+def test_a_wrong_rank_raises():
     case = random_case(0, 4, 3)
     for index in (np.s_[:, 0], np.s_[..., None]):
         with pytest.raises(ValueError, match=r"\[T, B\]"):

@@ -1,4 +1,4 @@
-"""WAD files and archives: their maps are found, and damage is named."""
+"""WAD files and archives: their maps are found, and damage is reported."""
 
 import gzip
 import lzma
@@ -22,7 +22,7 @@ from doom_a3c.settings.wads import list_maps, read_contents
 WHOLE = wad("MAP01", *MAP)
 
 
-def test_a_map_is_what_its_lumps_follow(tmp_path):
+def test_a_lump_followed_by_map_lumps_is_a_map(tmp_path):
     path = tmp_path / "mine.wad"
     path.write_bytes(wad("E1M1", *MAP, "eleven", "map02", "TEXTMAP", "ENDMAP", kind=b"IWAD"))
     assert list_maps(path) == ["E1M1", "MAP02"]
@@ -34,7 +34,7 @@ def test_a_map_is_what_its_lumps_follow(tmp_path):
     [wad("DECORATE", "CREDIT"), wad("MAP01", "THINGS"), wad("MAP01", *MAP, size=0), wad("MAP01", "TEXTMAP", size=0), wad()],
     ids=["no map", "things alone", "empty lumps", "empty text", "nothing"],
 )
-def test_lumps_that_the_engine_cannot_play_are_no_map(tmp_path, data):
+def test_lumps_the_engine_cannot_play_are_not_a_map(tmp_path, data):
     path = tmp_path / "mine.wad"
     path.write_bytes(data)
     assert list_maps(path) == []
@@ -56,7 +56,7 @@ def test_lumps_that_the_engine_cannot_play_are_no_map(tmp_path, data):
     ],
     ids=["empty", "head", "cut off", "other kind", "vast directory", "vast lumps"],
 )
-def test_a_damaged_wad_is_named(tmp_path, data):
+def test_a_damaged_wad_is_reported_by_name(tmp_path, data):
     path = tmp_path / "mine.wad"
     path.write_bytes(data)
     assert "mine.wad" in complaint(list_maps, path)
@@ -81,7 +81,7 @@ def test_a_damaged_wad_is_named(tmp_path, data):
     ],
     ids=["7z", "pk7", "7z called pk3", "rar", "rar called wad", "gzip", "xz"],
 )
-def test_an_archive_other_than_zip_is_named_and_should_be_repacked(tmp_path, name, data, kind):
+def test_a_non_zip_archive_is_named_with_advice_to_repack(tmp_path, name, data, kind):
     path = tmp_path / name
     path.write_bytes(data)
     (tmp_path / "mine.toml").write_text(f'base = "basic"\n[game]\nwad = "{name}"\n')
@@ -90,27 +90,27 @@ def test_an_archive_other_than_zip_is_named_and_should_be_repacked(tmp_path, nam
         partial(catalog.find, str(path)),
         partial(catalog.find, str(tmp_path / "mine.toml")),
     ):
-        said = complaint(complain)
-        assert f"{name} is a {kind} archive" in said
-        assert "repack it as zip (.pk3)" in said
+        error = complaint(complain)
+        assert f"{name} is a {kind} archive" in error
+        assert "repack it as zip (.pk3)" in error
 
 
 @pytest.mark.parametrize(
     ("place", "value", "reason"),
     [("flag_bits", 1, "password"), ("compress_type", 98, "method"), ("flag_bits", 0x40, "encrypt")],
 )
-def test_a_zip_that_python_cannot_unpack_should_be_repacked(tmp_path, place, value, reason):
+def test_a_zip_python_cannot_unpack_gets_advice_to_repack(tmp_path, place, value, reason):
     entry = zipfile.ZipInfo("maps/map01.wad")
     with zipfile.ZipFile(tmp_path / "mine.pk3", "w") as archive:
         archive.writestr(entry, WHOLE)
-        setattr(entry, place, value)  # in the directory at the end, which is read first
-    said = complaint(list_maps, tmp_path / "mine.pk3")
-    assert "mine.pk3" in said
-    assert reason in said
-    assert "repack" in said
+        setattr(entry, place, value)  # in the central directory, which is read first
+    error = complaint(list_maps, tmp_path / "mine.pk3")
+    assert "mine.pk3" in error
+    assert reason in error
+    assert "repack" in error
 
 
-def test_files_that_a_mac_adds_to_a_zip_are_skipped(tmp_path):
+def test_files_that_macos_adds_to_a_zip_are_skipped(tmp_path):
     files = {"maps/map01.wad": WHOLE, "__MACOSX/maps/._map01.wad": b"\0\5\x16\7" + bytes(50), "maps/._map01.wad": b"\0\5"}
     with zipfile.ZipFile(tmp_path / "mine.zip", "w") as archive:
         for name, data in files.items():
@@ -120,16 +120,16 @@ def test_files_that_a_mac_adds_to_a_zip_are_skipped(tmp_path):
     assert list_maps(tmp_path / "mine.zip") == list_maps(tmp_path / "plain.zip")
 
 
-def test_a_game_in_an_archive_should_be_unpacked(tmp_path):
+def test_a_game_in_an_archive_gets_advice_to_unpack(tmp_path):
     with zipfile.ZipFile(tmp_path / "mine.zip", "w") as archive:
         archive.writestr("heretic.wad", wad_of(("PLAYPAL", bytes(768)), *text_map("MAP01", 1), kind=b"IWAD"))
     assert "unpack" in complaint(list_maps, tmp_path / "mine.zip")
 
 
-def test_a_directory_that_is_in_the_file_may_still_be_too_large(tmp_path):
+def test_an_oversized_wad_directory_is_refused(tmp_path):
     with (tmp_path / "mine.wad").open("wb") as file:
         file.write(b"PWAD" + struct.pack("<II", 2**28 - 1, 12))
-        file.truncate(2**32)  # takes no room on the disk
+        file.truncate(2**32)  # sparse: takes no disk space
     assert "268,435,455 lumps" in complaint(list_maps, tmp_path / "mine.wad")
 
 
@@ -139,7 +139,7 @@ def test_maps_are_found_in_archives(tmp_path):
         archive.writestr("maps/map07.wad", WHOLE)
         archive.writestr("inner.wad", WHOLE)
     assert list_maps(path) == ["MAP07", "MAP01"]
-    renamed = path.rename(tmp_path / "mine.wad")  # the engine too goes by its contents
+    renamed = path.rename(tmp_path / "mine.wad")  # the engine, too, goes by the contents
     assert list_maps(renamed) == ["MAP07", "MAP01"]
     renamed.write_bytes(b"PK\3\4" + bytes(100))
     assert "mine.wad" in complaint(list_maps, renamed)
@@ -175,17 +175,17 @@ PLACES = {
 
 
 @pytest.mark.parametrize(("place", "loaded"), PLACES.items())
-def test_a_map_in_an_archive_counts_where_the_engine_looks(tmp_path, place, loaded):
+def test_only_maps_where_the_engine_looks_count(tmp_path, place, loaded):
     path = archive(tmp_path / "mine.zip", {"readme.txt": "", place: LEVEL})
     assert list_maps(path) == ["MAP01"] * loaded
     if not loaded:
-        said = complaint(check_files, DoomSpec(wad=str(path)))
-        assert place in said
-        assert "maps/map01.wad" in said
+        error = complaint(check_files, DoomSpec(wad=str(path)))
+        assert place in error
+        assert "maps/map01.wad" in error
 
 
 @pytest.mark.parametrize("place", ["MAPS/Map01.WAD", "mine/mymap.wad", "mymod/maps/map01.wad", "maps/sub/map01.wad"])
-def test_the_engine_looks_where_maps_are_counted(tmp_path, place):
+def test_the_engine_loads_only_maps_that_count(tmp_path, place):
     path = archive(tmp_path / "mine.zip", {place: LEVEL})
 
     def set_up(game):
@@ -195,17 +195,17 @@ def test_the_engine_looks_where_maps_are_counted(tmp_path, place):
     process = DoomProcess(set_up)
     names = {thing.name for thing in process.game.get_state().objects}
     process.close()
-    assert (names == {"DoomPlayer", "HealthBonus"}) == PLACES[place]  # else it is Freedoom's first map
+    assert (names == {"DoomPlayer", "HealthBonus"}) == PLACES[place]  # otherwise it loads Freedoom's first map
 
 
-def test_a_wad_in_the_folder_maps_names_its_first_map(tmp_path):
+def test_a_wad_in_the_maps_folder_gives_its_name_to_its_map(tmp_path):
     path = archive(
         tmp_path / "mine.pk3", {"maps/hall.wad": wad_of(*text_map("MAP05", 1)), "maps/no.wad": wad("CREDIT", "MAP01", *MAP)}
     )
     assert list_maps(path) == ["HALL"]
 
 
-def test_of_two_maps_of_one_name_the_last_is_played(tmp_path):
+def test_the_last_of_two_maps_with_the_same_name_counts(tmp_path):
     empty, playable = text_map("MAP01"), text_map("MAP01", 1)
     for name, order in (("first.wad", (playable, empty)), ("last.wad", (empty, playable))):
         (tmp_path / name).write_bytes(wad_of(*order[0], *order[1]))
@@ -215,16 +215,16 @@ def test_of_two_maps_of_one_name_the_last_is_played(tmp_path):
     assert "player 1" in complaint(check_files, DoomSpec(wad=str(tmp_path / "first.wad")))
 
 
-def test_an_archive_in_an_archive_should_be_unpacked(tmp_path):
+def test_a_nested_archive_gets_advice_to_unpack(tmp_path):
     inner = archive(tmp_path / "mymod.pk3", {"maps/map01.wad": LEVEL})
     outer = archive(tmp_path / "mymod.zip", {"mymod.pk3": inner.read_bytes(), "readme.txt": ""})
     assert "unpack mymod.pk3" in complaint(check_files, DoomSpec(wad=str(outer)))
 
 
-# Games, and levels that look like one
+# Games, and levels that look like games
 
 
-def test_a_file_with_the_header_of_a_game_and_a_palette_is_a_game(tmp_path):
+def test_a_file_with_a_game_header_and_a_palette_is_a_game(tmp_path):
     game = ("PLAYPAL", bytes(768 * 14)), *binary_map("E1M1", 1)
     (tmp_path / "heretic.wad").write_bytes(wad_of(*game, kind=b"IWAD"))
     own, other = "doom_map = e1m1\navailable_buttons = { ATTACK }\n", "doom_game_path = freedoom2.wad\n"
@@ -245,9 +245,9 @@ def test_a_lone_map_is_a_level_whatever_its_header_says(tmp_path, kind):
     (tmp_path / "mine.cfg").write_text("available_buttons = { ATTACK }\n")
     spec = catalog.find(str(tmp_path / "mine.wad")).game
     assert (spec.wad, spec.iwad) == (str(tmp_path / "mine.wad"), "")
-    said = complaint(check_files, replace(spec, iwad=spec.wad, wad=""))
-    assert "PLAYPAL" in said
-    assert "mine.wad" in said
+    error = complaint(check_files, replace(spec, iwad=spec.wad, wad=""))
+    assert "PLAYPAL" in error
+    assert "mine.wad" in error
     assert "basic.wad" in complaint(check_files, replace(spec, iwad="basic.wad"))
 
 
@@ -291,18 +291,18 @@ def test_starts_are_found_in_every_format(tmp_path, types, found):
         ("thing { type = 11; ", None),
     ],
 )
-def test_a_map_as_text_is_read_as_the_engine_reads_it_or_left_to_it(tmp_path, text, found):
+def test_a_text_map_is_read_like_the_engine_does_or_left_to_it(tmp_path, text, found):
     lumps = ("MAP01", b""), ("TEXTMAP", f'namespace = "zdoom";\n{text}\n'.encode()), ("ENDMAP", b"")
     assert starts(tmp_path, *lumps) == found
 
 
-def test_a_map_without_a_start_names_one_with_a_start(tmp_path):
+def test_a_map_without_a_start_suggests_one_that_has_it(tmp_path):
     path = tmp_path / "mine.wad"
     path.write_bytes(wad_of(*text_map("MAP01", 11), *text_map("MAP02"), *text_map("MAP03", 1)))
-    said = [complaint(check_files, DoomSpec(wad=str(path), map=name)) for name in ("map01", "map02")]
-    assert "several players" in said[0]
-    assert "several players" not in said[1]
-    for each in said:
+    error = [complaint(check_files, DoomSpec(wad=str(path), map=name)) for name in ("map01", "map02")]
+    assert "several players" in error[0]
+    assert "several players" not in error[1]
+    for each in error:
         assert "player 1" in each
         assert "doom_map = map03" in each
     check_files(DoomSpec(wad=str(path), map="map03"))
@@ -319,13 +319,13 @@ def test_a_match_needs_a_start_for_each_player(tmp_path):
 
     check("map02", 1)
     check("map03", 2)
-    said = complaint(check, "map01", 2)
+    error = complaint(check, "map01", 2)
     for words in ("[game.match]", "map01 of mine.wad has 0", "type 11", "3 players: map = 'map03'"):
-        assert words in said
-    said = complaint(check, "map02", 2)
-    assert "let 2 play, or map = 'map03'" in said
-    assert "let 3 play, or" not in (said := complaint(check, "map03", 3))
-    assert "let 3 play" in said
+        assert words in error
+    error = complaint(check, "map02", 2)
+    assert "let 2 play, or map = 'map03'" in error
+    assert "let 3 play, or" not in (error := complaint(check, "map03", 3))
+    assert "let 3 play" in error
     assert "has 0" in complaint(check, "map01", 1, "basic.wad")  # these two crash the engine
     assert "let 2 play" in complaint(check, "map01", 2, "multi_duel.wad")
     check("map01", 15, "cig.wad")
@@ -334,20 +334,20 @@ def test_a_match_needs_a_start_for_each_player(tmp_path):
 @pytest.mark.parametrize(
     "name", [name for name in sorted(shipped_folder().glob("*.wad")) if name.stem not in catalog._MATCHES]
 )
-def test_every_single_player_level_of_vizdoom_has_a_start(name):
+def test_every_single_player_vizdoom_level_has_a_start(name):
     check_files(DoomSpec(wad=str(name)))
 
 
 @pytest.mark.parametrize("text", ["/*" * 10**6, '"\\' * 10**6 + "\\", "thing { " * 10**6, " " * 10**6, "a" * 10**6])
-def test_a_text_that_is_made_to_be_slow_is_read_once(tmp_path, text):
+def test_a_text_map_crafted_to_be_slow_is_still_handled(tmp_path, text):
     assert starts(tmp_path, ("MAP01", b""), ("TEXTMAP", text.encode()), ("ENDMAP", b"")) in (None, NONE)
 
 
-def test_a_text_that_is_too_large_to_be_one_is_left_to_the_engine(tmp_path):
+def test_an_oversized_text_map_is_left_to_the_engine(tmp_path):
     path, size = tmp_path / "mine.wad", 2**31
     with path.open("wb") as file:
         entries = [(12, 0, b"MAP01"), (12, size, b"TEXTMAP")]
         file.write(struct.pack("<4sII", b"PWAD", 2, 12 + size))
-        file.seek(12 + size)  # takes no room on the disk
+        file.seek(12 + size)  # sparse: takes no disk space
         file.write(b"".join(struct.pack("<II8s", *entry) for entry in entries))
     assert read_starts(path, read_contents(path).levels[0]) is None

@@ -52,7 +52,7 @@ def test_keys_pause_step_and_change_the_speed(root, monkeypatch):
 
 
 @pytest.mark.parametrize(("given", "taken"), [({}, "0"), ({"SDL_FRAMEBUFFER_ACCELERATION": "1"}, "1")])
-def test_a_window_is_drawn_without_opengl(root, given, taken, monkeypatch):
+def test_a_window_uses_opengl_only_on_request(root, given, taken, monkeypatch):
     monkeypatch.delenv("SDL_FRAMEBUFFER_ACCELERATION", raising=False)
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     assert output_of("-c", WINDOW, cwd=root, **given) == taken

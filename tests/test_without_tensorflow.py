@@ -1,4 +1,4 @@
-"""The environments serve other learners, in processes that never import TensorFlow."""
+"""The environments work with other libraries, in processes that never import TensorFlow."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,11 +17,11 @@ def test_environments_need_no_tensorflow(tmp_path, what):
 
 @pytest.mark.tools
 @needs_all
-def test_the_checker_of_another_library_accepts_every_kind_of_observation(tmp_path):
+def test_stable_baselines3_accepts_every_kind_of_observation(tmp_path):
     assert output_of(SCRIPT, "accepted", cwd=tmp_path) == "4"
 
 
 @pytest.mark.tools
 @needs_all
-def test_another_library_learns_from_the_environment(tmp_path):
+def test_stable_baselines3_learns_from_the_environment(tmp_path):
     assert output_of(SCRIPT, "learns", cwd=tmp_path) == "(1000, True)"

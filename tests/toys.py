@@ -1,4 +1,4 @@
-"""Games small enough to be understood at a glance, which game servers can import quickly."""
+"""Games simple enough to understand at a glance, which game servers can import quickly."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from doom_a3c.settings.interface import LIFE_LOST
 
 
 class Counter(gymnasium.Env):
-    """Shows game, seed, time and the last action; the n-th step of an episode is rewarded with n, the last one ends it."""
+    """Shows game, seed, time and the last action; step n of an episode pays n, and the last step ends it."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
     action_space = gymnasium.spaces.Discrete(3)
@@ -51,7 +51,7 @@ class Nested(Counter):
 
 
 class Lively(Counter):
-    """Shows 8 x 8 pixels of the time, and loses a life with its second step; says so too in a word that means nothing."""
+    """Shows the time as 8 x 8 pixels, and loses a life in its second step; its info also has a meaningless `life_lost`."""
 
     observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 1), np.uint8)
 
@@ -64,7 +64,7 @@ class Lively(Counter):
 
 
 class Slow(Counter):
-    """A Counter that takes a second to be made, and for every step."""
+    """A Counter that takes more than a second to be made, and for every step."""
 
     def __init__(self, game=0):
         super().__init__(game)
@@ -76,7 +76,7 @@ class Slow(Counter):
 
 
 class Troubled(Counter):
-    """A Counter to which something happens at its n-th step ever, or when it is made."""
+    """A Counter with trouble at step `at` of its lifetime, or in its constructor if `at` is 0."""
 
     def __init__(self, game=0, trouble="raise", at=2):
         super().__init__(game)
@@ -110,10 +110,10 @@ class Troubled(Counter):
 
 
 def counters(count=3, make=Counter, **options):
-    """Returns what makes so many games, by their numbers."""
+    """Returns the factories of `count` games, numbered from 0."""
     return [partial(make, game, **options) for game in range(count)]
 
 
 def one_step(env):
-    """Steps all games by their first action."""
+    """Steps all games with their first action."""
     return env.step(np.zeros(env.num_envs, int))

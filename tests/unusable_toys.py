@@ -1,4 +1,4 @@
-"""Gymnasium environments that give what cannot be learned from; importing this registers them."""
+"""Gymnasium environments that cannot be learned from; importing this registers them."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from registered_toys import Numbers, Toy
 
 
 class NanRewards(Toy):
-    """Pays no number."""
+    """Pays NaN."""
 
     def step(self, action):
         seen, _, *rest = super().step(action)
@@ -17,7 +17,7 @@ class NanRewards(Toy):
 
 
 class HugeNumbers(Numbers):
-    """Shows numbers of which a loss overflows."""
+    """Shows numbers so large that the loss overflows."""
 
     def see(self):
         return super().see() + 1e30
@@ -31,14 +31,14 @@ class NanObservations(Numbers):
 
 
 class NoLevel(Toy):
-    """Lacks a file, and says so when it is reset."""
+    """Lacks a file, and raises at reset."""
 
     def reset(self, *, seed=None, options=None):
         raise RuntimeError("no level file\nand more")
 
 
 class FailsLater(Toy):
-    """Has a level that cannot be played beyond its fifth frame."""
+    """Has a level that cannot be played past its fifth frame."""
 
     def step(self, action):
         if self.time == 5:
@@ -50,35 +50,35 @@ class FailsLater(Toy):
 
 
 class QuitsLater(FailsLater):
-    """Ends the program where others raise."""
+    """Exits the program instead of raising."""
 
     def fail(self):
         sys.exit(3)
 
 
 class OldStep(Toy):
-    """Knows nothing of truncation, as before Gymnasium."""
+    """Knows no truncation, as in the old Gym."""
 
     def step(self, action):
         return super().step(action)[:4]
 
 
 class ChangesShape(Numbers):
-    """Shows fewer numbers than it has said, after a while."""
+    """Shows fewer numbers than declared, after a while."""
 
     def see(self):
         return super().see()[: 4 if self.time == 5 else 5]
 
 
 class UnitPixels(Toy):
-    """Declares bytes, and shows numbers from 0 to 1, after a while."""
+    """Declares bytes, but shows numbers from 0 to 1 after a while."""
 
     def see(self):
         return super().see() / (1 if self.time < 2 else 255)
 
 
 class Starts(Toy):
-    """Starts a program, as environments on other engines do, and says which."""
+    """Starts a program, as environments with external engines do, and notes its process id in a file name."""
 
     def __init__(self, render_mode=None):
         super().__init__(render_mode)

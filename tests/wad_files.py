@@ -3,16 +3,16 @@
 import struct
 import zipfile
 
-MAP = ("THINGS", "LINEDEFS", "SIDEDEFS", "VERTEXES", "SECTORS")  # what a map is made of
+MAP = ("THINGS", "LINEDEFS", "SIDEDEFS", "VERTEXES", "SECTORS")  # the lumps of a map
 
 
 def wad(*lumps, kind=b"PWAD", size=1):
-    """Returns a WAD file of such lumps, each of so many bytes but for the first, as that names a map."""
+    """Returns a WAD file of lumps with these names: an empty first one, as it names a map, and others of `size` bytes."""
     return wad_of(*((name, bytes(size) if index else b"") for index, name in enumerate(lumps)), kind=kind)
 
 
 def wad_of(*lumps, kind=b"PWAD"):
-    """Returns a WAD file of lumps, each a name and what is in it."""
+    """Returns a WAD file of lumps, each given by name and content."""
     places = [12 + sum(len(data) for _, data in lumps[:index]) for index in range(len(lumps))]
     entries = zip(places, lumps, strict=True)
     directory = b"".join(struct.pack("<II8s", place, len(data), name.encode()) for place, (name, data) in entries)
@@ -21,7 +21,7 @@ def wad_of(*lumps, kind=b"PWAD"):
 
 
 def things(*types, hexen=False):
-    """Returns a THINGS lump with things of those types."""
+    """Returns a THINGS lump with things of these types."""
     pack = [
         struct.pack("<5hHHB5B", 0, 0, 0, 0, 0, kind, 7, 0, *bytes(5)) if hexen else struct.pack("<3hHH", 0, 0, 0, kind, 7)
         for kind in types
@@ -30,7 +30,7 @@ def things(*types, hexen=False):
 
 
 def binary_map(name, *types, hexen=False):
-    """Returns the lumps of a map in Doom's format, or Hexen's, with things of those types and no room."""
+    """Returns the lumps of a map in Doom's or Hexen's format, with things of these types but no room."""
     rest = [*MAP[1:], *["BEHAVIOR"] * hexen]
     return [(name, b""), ("THINGS", things(*types, hexen=hexen)), *((lump, b"x") for lump in rest)]
 
@@ -47,7 +47,7 @@ ROOM = "".join(
 
 
 def text_map(name, *types):
-    """Returns the lumps of a map as text, a square room with things of those types, which the engine plays."""
+    """Returns the lumps of a text map that the engine can play: a square room with things of these types."""
     flags = " ".join(f"{flag} = true;" for flag in (*(f"skill{level}" for level in range(1, 6)), "single", "class1"))
     placed = "".join(
         f"thing {{ x = {40.0 * place}; y = 0.0; type = {kind}; {flags} }}\n" for place, kind in enumerate(types)

@@ -1,4 +1,4 @@
-"""What `doom_a3c.envs` is to others' learners: scripts that run in processes of their own, which never import TensorFlow.
+"""`doom_a3c.envs` with other projects' learners: scripts, each run in its own process, that never import TensorFlow.
 
 python tests/without_tensorflow.py imports|checks|accepted|learns
 """
@@ -11,11 +11,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 for name in ("tensorflow", "keras"):
-    sys.modules[name] = None  # an import fails: neither this program's nor, by way of TensorBoard, torch's own brings it
+    sys.modules[name] = None  # imports fail, both from this program and, by way of TensorBoard, from torch
 
 
 def make():
-    """Returns a game of Doom, as anybody would make one."""
+    """Returns a game of Doom, made as any user would."""
     from doom_a3c.envs.doom.env import DoomEnv
     from doom_a3c.settings import catalog
 
@@ -34,12 +34,12 @@ def imports():
 
 
 def checks():
-    """Has Gymnasium check a game of Doom."""
+    """Runs Gymnasium's checker on a game of Doom."""
     from gymnasium.utils.env_checker import check_env
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", message=".*not having a spec")  # it is in no registry
+        warnings.filterwarnings("ignore", message=".*not having a spec")  # it is not registered
         env = make()
         check_env(env)
     env.close()
@@ -47,7 +47,7 @@ def checks():
 
 
 def accepted():
-    """Has stable-baselines3 check games with numbers, with a mask, and with a picture beside numbers."""
+    """Runs stable-baselines3's checker on games with numbers, with a mask, and with a picture beside numbers."""
     from stable_baselines3.common.env_checker import check_env
 
     from doom_a3c.envs.registry import make as make_game
@@ -65,7 +65,7 @@ def learns():
     import torch
     from stable_baselines3 import PPO
 
-    torch.set_num_threads(1)  # more do not pay for so small a batch
+    torch.set_num_threads(1)  # more threads do not help such a small batch
     model = PPO("CnnPolicy", make(), n_steps=250, batch_size=50, n_epochs=1, device="cpu", seed=0)
     model.learn(1000)
     model.get_env().close()

@@ -159,8 +159,8 @@ def _check_rewards(record: RunRecord, play: RandomPlay) -> Finding:
         return Finding("rewards", "some are not finite", "return finite rewards only: training cannot use NaN or infinity")
     if not len(paid):
         return Finding("rewards", "random play is never paid", "shape the reward, or bring the goal nearer to the start")
-    sizes = np.abs(paid)
-    often, typical, largest = len(paid) / len(play.rewards), float(np.median(sizes)), float(sizes.max())
+    sizes, often = np.abs(paid), len(paid) / len(play.rewards)
+    typical, largest = float(np.quantile(sizes, 0.5, method="lower")), float(sizes.max())
     says = f"in {100 * often:.3g}% of steps; {format_score(typical)} typically, {format_score(largest)} at most"
     scaled = largest * config.reward_scale
     as_paid = config.reward_clip is None and not config.normalize_rewards

@@ -1,4 +1,4 @@
-"""A session whose logs are of a kind of its own, which is told every metric that there is for an engine."""
+"""A session with loggers of a custom kind, which must receive every metric of an engine."""
 
 import json
 import math
@@ -22,11 +22,11 @@ from doom_a3c.run.checkpoints.run_record import begin_run
 from doom_a3c.run.reporter import ConfirmedMetrics, EpisodeCurve, EvaluationMetrics, RolloutMetrics, RunMetrics
 from doom_a3c.run.session import build_session
 
-# What each log is told; `host` is that of every host.
-SHAPING = {"shaped_reward"}  # where a scenario has it
-# Where there are several.
+# The metrics of each log; `host` stands for every host's log.
+SHAPING = {"shaped_reward"}  # only if the scenario has shaping
+# Only with several passes.
 PASSES = {*StepMetrics._fields, "train.approx_kl", "train.clip_fraction"}
-CONFIRMED = {*ConfirmedMetrics._fields}  # where the run ends by itself
+CONFIRMED = {*ConfirmedMetrics._fields}  # only if the run ends by itself
 WORKER = {*LearnerMetrics._fields, *EpisodeMetrics._fields} - SHAPING
 TRAINED = {f"train.{name}" for name in TrainMetrics._fields} - PASSES
 ROLLOUT = {f"rollout.{name}" for name in RolloutMetrics._fields}
@@ -46,7 +46,7 @@ LOGS = {
 
 
 class JsonLinesLogger:
-    """Writes a line of JSON for every number; knows all names that any of its kind has written."""
+    """Writes a line of JSON for every number; collects the names that all loggers of this kind have written."""
 
     def __init__(self, folder, names):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -95,8 +95,8 @@ class Until:
         pass
 
 
-def assert_told_every_metric(engine, folder, monkeypatch):
-    """Trains until every log has been told all that there is for it, and looks at what that was."""
+def assert_every_metric_is_logged(engine, folder, monkeypatch):
+    """Trains until every log has received all of its metrics, and checks that it received no others."""
     monkeypatch.setattr(RateLimiter, "allow", lambda limiter: True)
     scenario, config = settings("cartpole")
     folders = {name: str(folder) for name in ("models_dir", "frames_dir", "logs_dir")}
@@ -117,5 +117,5 @@ def assert_told_every_metric(engine, folder, monkeypatch):
     lines = [json.loads(line) for path in session.logs.glob("*.jsonl") for line in path.read_text().splitlines()]
     assert {line["name"] for line in lines} == set.union(*names.values())
     assert all(math.isfinite(line["value"]) for line in lines if "value" in line)
-    (told,) = [line["settings"] for line in lines if line["name"] == "config"]
-    assert (told["engine"], told["tables"]["name"]) == (engine, "cartpole")
+    (logged,) = [line["settings"] for line in lines if line["name"] == "config"]
+    assert (logged["engine"], logged["tables"]["name"]) == (engine, "cartpole")
