@@ -45,7 +45,8 @@ PLANS = {
     "breakout": Plan(45, 150, (1,), ATARI),
     "breakout_lstm": Plan(60, 120, (1,), ATARI),
     "space_invaders": Plan(45, 550, (1,), ATARI),
-    "car_racing": Plan(40, 800, (1,), rate=100_000),
+    "car_racing": Plan(40, 800, (1, 12), rate=100_000),
+    "cig_bots": Plan(60, 2, (11,), rate=250_000),  # the bots' mean
 }
 
 
