@@ -1,8 +1,8 @@
 """Scores the recipe for levels without a file: trains from wad and cfg alone, and sums the levels up in one number.
 
-    python -m benchmarks.suite                                     # today's recipe: six levels, two seeds, 1M frames each
+    python -m benchmarks.suite                                       # today's recipe: six levels, two seeds, 1M frames each
     python -m benchmarks.suite --variants heads --levels deathmatch  # a variant of it, on a subset of the levels
-    python -m benchmarks.suite --page                              # only rewrite the page from finished trainings
+    python -m benchmarks.suite --page                                # only rewrite the page from finished trainings
 
 A level is a copy of one of ViZDoom's under another name, so that its tuned file is not found. Its score is normalized: 0 is
 random play, 1 the tuned file after its own, longer training. The suite's score is the interquartile mean over levels and

@@ -158,7 +158,7 @@ def gradient_push(version=0, seed=1, **parts):
 
 
 def gif(episode):
-    """Returns a gif as it is sent: only the header, of 3 by 2 pixels, since nothing else is read."""
+    """Returns the gif of `recording`, as it is sent."""
     return pack_gif(recording(episode))
 
 

@@ -66,7 +66,7 @@ def become(argv, cwd, environment, stdout, stderr):
 
 
 class Running:
-    """A running program with empty input and no terminal. Leaving the context kills what is left of it."""
+    """A running program with empty input and no terminal. Leaving the context kills it if it still runs."""
 
     def __init__(self, program, *arguments, cwd, **environment):
         self._argv = [str(ROOT / f"{program}.py"), *map(str, arguments)]

@@ -110,7 +110,7 @@ def parse_ray(name, *arguments):
 
 
 class Prover:
-    """Runs commands in a folder; those that are the same once shortened run only once."""
+    """Runs commands in a folder; commands that are equal once shortened run only once."""
 
     def __init__(self, folder):
         self.folder = folder

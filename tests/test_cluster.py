@@ -35,7 +35,7 @@ until = partial(until_within, seconds=SECONDS, pause=0.5)
 
 @pytest.fixture
 def folder(tmp_path):
-    """The folder of a run; kills whatever the run leaves behind."""
+    """The folder of a run; kills all processes that the run leaves behind."""
     yield tmp_path
     for pid in processes_of(tmp_path):
         os.kill(pid, signal.SIGKILL)

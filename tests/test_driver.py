@@ -159,7 +159,7 @@ class TestAfterTheFirstUpdate:
 
     def test_the_first_update_equals_the_threads_engines(self, updated):
         _, _, state = updated
-        # A cluster makes one update per rollout, whatever the scenario says.
+        # A cluster makes one update per rollout, even if the scenario asks for more.
         config = changed(FIRST, engine="threads", epochs=1, minibatches=1)
         builder, progress = Builder(SCENARIO, config), Progress()
         model = builder.make_model(config)

@@ -29,7 +29,7 @@ def serve():
 
 @pytest.fixture
 def host():
-    """Builds hosts, each running on a thread; ends them, whatever the test does."""
+    """Builds hosts, each running on a thread; ends them even if the test fails."""
     runs = []
 
     def make(wire, config=SMALL, **game):

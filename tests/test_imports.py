@@ -64,7 +64,7 @@ def nodes(tree, *, late):
 
 
 def imports(name, path, known, *, late=True):
-    """Returns all modules that a module imports; without `late`, only those that run when it is imported."""
+    """Returns all modules that a module imports; without `late`, only the imports made while it loads."""
     found = set()
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in nodes(ast.parse(path.read_text()), late=late):

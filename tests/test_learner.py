@@ -379,9 +379,8 @@ def test_with_a_core_sequences_keep_their_initial_state(make_network, core, chan
 def test_vtrace_keeps_games_whole_even_without_a_core(make_network):
     network = make_network(core="none")
     learner = Learner(network, changed(SETTINGS, engine="queue", epochs=1, minibatches=3), 0)
-    batch = learner.prepare(random_rollout(network))
-    games = np.tile(np.arange(B), (T, 1))
-    batch = batch._replace(actions=np.reshape(games, np.shape(batch.actions)).astype(batch.actions.dtype))
+    games = np.tile(np.arange(B), (T, 1))  # of each step, in place of its action
+    batch = learner.prepare(random_rollout(network)._replace(actions=games))
     parts = [part.actions for (part,), _ in learner.deal_minibatches([batch])]
     assert all(part.shape == (T, 1) and (part == part[0]).all() for part in parts)
     assert sorted(int(part[0, 0]) for part in parts) == list(range(B))

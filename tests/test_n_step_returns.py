@@ -115,7 +115,7 @@ def test_integer_rewards_do_not_truncate_the_returns(n, tail):
 def test_a_truncation_bootstraps_from_its_own_next_value(n):
     rewards, discounts, ends, values, next_values = constant(6, ends=[2], value=3.0)
     next_values = next_values.copy()
-    next_values[2] = 5.0  # of the final observation; 3 is that of the next episode's first
+    next_values[2] = 5.0  # the value of the final observation; 3 is the value of the next episode's first one
     returns, _ = n_step_returns(rewards, discounts, ends, values, next_values, n, "bootstrap")
     np.testing.assert_allclose(returns[1:3, 0], [1 + GAMMA + GAMMA**2 * 5, 1 + GAMMA * 5], rtol=1e-6)
 

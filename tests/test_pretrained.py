@@ -142,7 +142,7 @@ def test_heads_transfer_only_to_the_same_game_and_actions(model, scenario, heads
         np.testing.assert_array_equal(after[name], expected[name])
 
 
-def test_actions_match_whatever_the_order_of_available_buttons():
+def test_actions_match_for_any_order_of_available_buttons():
     pressed = [["MOVE_LEFT", "ATTACK"], ["MOVE_RIGHT", "ATTACK"]]
     game = replace(catalog.find("basic").game, buttons=pressed)
     builder = Builder(replace(catalog.find("basic"), game=game), Config())

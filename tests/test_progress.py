@@ -320,7 +320,11 @@ def test_a_failed_write_keeps_the_old_picture(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("score", "text"), [(None, "-"), (0.196, "0.20"), (-0.07, "-0.07"), (9.99, "9.99"), (10, "10.0"), (-342.25, "-342.2")]
+    ("score", "text"),
+    [
+        *[(None, "-"), (0.196, "0.20"), (-0.07, "-0.07"), (9.99, "9.99"), (10, "10.0"), (-342.25, "-342.2")],
+        *[(999_999_999_999_999, "999999999999999.0"), (1e15, "1e+15"), (-1.7e308, "-1.7e+308")],
+    ],
 )
 def test_format_score_gives_small_scores_more_digits(score, text):
     assert format_score(score) == text

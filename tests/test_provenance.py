@@ -195,7 +195,7 @@ def test_a_scenarios_help_shows_values_and_their_sources(capsys, order):
     assert "[default 0.5; 0 or more]" in text
 
 
-def test_plain_help_shows_defaults_whatever_the_other_flags(capsys):
+def test_plain_help_shows_defaults_even_with_other_flags(capsys):
     for arguments in (("--help",), ("-h",), ("--gamma", "3", "--help"), ("--resume", "--help")):
         text = read_help(capsys, *arguments)
         assert "[default 30; steps; 1 to 1,024]" in text

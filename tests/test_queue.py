@@ -63,7 +63,7 @@ class Patient(Channel):
 
 @pytest.fixture
 def build():
-    """Builds queue engines on tiny games, with diaries; stops them whatever the test does."""
+    """Builds queue engines on tiny games, with diaries; stops them even if the test fails."""
     with queue_runs(Diary) as make:
         yield make
 

@@ -1,4 +1,4 @@
-"""The queue engine ends promptly, whatever goes wrong."""
+"""The queue engine ends promptly after any failure."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ SMALL = Config(engine="queue", workers=1, envs_per_worker=2, rollout_length=4, d
 
 @pytest.fixture
 def build():
-    """Builds queue engines of tiny games; ends them, whatever the test does."""
+    """Builds queue engines of tiny games; ends them even if the test fails."""
     with queue_runs() as make:
         yield make
 

@@ -1,4 +1,4 @@
-"""A host's exchange with the server: a push counts once whatever is lost, and answers bring weights and frames."""
+"""A host's exchange with the server: a push counts once even if answers are lost; answers bring weights and frames."""
 
 import threading
 from collections import deque

@@ -1,4 +1,4 @@
-"""Bad pushes from a broken host: they are refused, counted and reported, and the run goes on unaffected."""
+"""Bad pushes from a broken host: they are refused, counted and reported, and the run continues unaffected."""
 
 import numpy as np
 import pytest

@@ -11,7 +11,7 @@ from doom_a3c.engines.thread_group import ClosedError, ThreadGroup
 
 @pytest.fixture
 def group():
-    """Makes groups whose loops, unless given, wait for the event `stop`; ends them whatever the test does."""
+    """Makes groups whose loops wait for the event `stop` by default; ends them even if the test fails."""
     made = []
 
     def make(stop, unblock=lambda: None, **loops):

@@ -339,7 +339,7 @@ def test_a_resumed_run_writes_only_below_the_current_folder(tmp_path, folder):
     record = tiny_record()
     record = record._replace(name="home", config=changed(record.config, logs_dir=folder))
     save(tmp_path / "models" / "last.ckpt", {"a": np.zeros(1, np.float32)}, record)
-    (tmp_path / "home").mkdir()  # the run's name could be that of any folder
+    (tmp_path / "home").mkdir()  # a run's name could be the name of any folder
     result = call("train", "--resume", cwd=tmp_path)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
     assert "name a folder with --logs-dir" in result.stderr

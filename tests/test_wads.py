@@ -240,7 +240,7 @@ def test_a_file_with_a_game_header_and_a_palette_is_a_game(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [b"IWAD", b"PWAD"])
-def test_a_lone_map_is_a_level_whatever_its_header_says(tmp_path, kind):
+def test_a_lone_map_is_a_level_with_any_header(tmp_path, kind):
     (tmp_path / "mine.wad").write_bytes(wad_of(*text_map("MAP01", 1), kind=kind))
     (tmp_path / "mine.cfg").write_text("available_buttons = { ATTACK }\n")
     spec = catalog.find(str(tmp_path / "mine.wad")).game

@@ -154,7 +154,7 @@ class Reporter:
         self._view.show(self._make_status(seconds, best))
 
     def log_end(self, seconds: float) -> None:
-        """Logs the end of a session of `seconds`, however recent the last point is; a short one has its first rate here."""
+        """Logs the last point of a session of `seconds`, which in a short session has the first frame rate."""
         now = time.monotonic()
         if self._rate is None and self._marks and now > self._marks[-1][0] and self._progress.frames > self._marks[-1][1]:
             self._mark(now)

@@ -84,7 +84,7 @@ def sample_evenly(values: Sequence[float], count: int) -> Sequence[float]:
 
 
 def format_score(score: float | None) -> str:
-    """Returns a score as text: one decimal from 10 on, two below, a power of ten from 1e15 on, a dash for None."""
+    """Returns a score as text: one decimal from 10 on, two below, an exponent from 1e15 on, a dash for None."""
     if score is None:
         return "-"
     return f"{score:.3g}" if abs(score) >= 1e15 else f"{score:.{1 if abs(score) >= 10 else 2}f}"
