@@ -52,6 +52,7 @@ def finish(engine):
     """Starts an engine and waits until it ends by itself; raises the error that ended it, if any."""
     engine.start()
     until(lambda: engine.threads.alive() == [], "the end", seconds=60)
+    engine.stop()
     engine.check()
 
 

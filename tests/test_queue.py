@@ -15,6 +15,7 @@ from fakes import (
     actor,
     caught,
     changed,
+    finish,
     model,
     network,
     queue_runs,
@@ -66,13 +67,6 @@ def build():
     """Builds queue engines on tiny games, with diaries; stops them even if the test fails."""
     with queue_runs(Diary) as make:
         yield make
-
-
-def finish(engine):
-    engine.start()
-    until(lambda: engine.threads.alive() == [], "the end", seconds=60)
-    engine.stop()
-    engine.check()
 
 
 # Counting and learning
