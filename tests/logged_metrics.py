@@ -19,7 +19,14 @@ from doom_a3c.record.metrics.loggers import flatten
 from doom_a3c.record.metrics.rate_limiter import RateLimiter
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.run_record import begin_run
-from doom_a3c.run.reporter import ConfirmedMetrics, EpisodeCurve, EvaluationMetrics, RolloutMetrics, RunMetrics
+from doom_a3c.run.reporter import (
+    ConfirmedMetrics,
+    EpisodeCurve,
+    EvaluationMetrics,
+    LeagueMetrics,
+    RolloutMetrics,
+    RunMetrics,
+)
 from doom_a3c.run.session import build_session
 
 # The metrics of each log; `host` stands for every host's log.
@@ -27,6 +34,7 @@ SHAPING = {"shaped_reward"}  # only if the scenario has shaping
 # Only with several passes.
 PASSES = {*StepMetrics._fields, "train.approx_kl", "train.clip_fraction"}
 CONFIRMED = {*ConfirmedMetrics._fields}  # only if the run ends by itself
+RATED = {*LeagueMetrics._fields}  # only in matches of several agents
 WORKER = {*LearnerMetrics._fields, *EpisodeMetrics._fields} - SHAPING
 TRAINED = {f"train.{name}" for name in TrainMetrics._fields} - PASSES
 ROLLOUT = {f"rollout.{name}" for name in RolloutMetrics._fields}

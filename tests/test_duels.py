@@ -17,6 +17,8 @@ import doom_a3c
 from benchmarks.common.processes import engines, kill, servers, until
 from doom_a3c.agent.player import read_faults
 from doom_a3c.envs.doom.make_env import make_seat
+from doom_a3c.envs.doom.match import BOT_LOST
+from doom_a3c.envs.doom.seat_env import SeatEnv
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.envs.processes.match_vectors import MatchVectorEnv
 from doom_a3c.envs.processes.ports import Ports
@@ -82,6 +84,28 @@ def test_four_agents_and_bots_play_one_match(make):
     rivals = infos["final_info"][RIVALS]
     assert [len(each) for each in rivals] == [5] * 4
     assert [each[0] for each in rivals[1:]] == [sums[0]] * 3, "all see the frags of the first player"
+
+
+class LosingSeat(SeatEnv):
+    """The host's engine removes all bots in the tenth step."""
+
+    def step(self, action):
+        if self._number == 0 and self._frames == 40:
+            self._process.game.send_game_command("removebots")
+        return super().step(action)
+
+
+def test_no_player_compares_itself_in_a_match_that_lost_a_bot(closing):
+    scenario = make_scenario(wad="cig.wad", bots=1)
+    seats = [partial(LosingSeat, scenario.game, scenario.observation, number) for number in range(2)]
+    env = closing(MatchVectorEnv(seats, 2))
+    env.reset(seed=1)
+    faults = []
+    for _ in range(STEPS):
+        *_, infos = env.step(np.array([WAIT, WAIT]))
+        faults += read_faults(infos)
+    assert [list(rivals) for rivals in infos["final_info"][RIVALS]] == [[], []]
+    assert faults == [BOT_LOST]
 
 
 def test_a_vector_holds_whole_matches(make):

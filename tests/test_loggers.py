@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from logged_metrics import CONFIRMED, LOGS, PASSES, SHAPING, assert_every_metric_is_logged
+from logged_metrics import CONFIRMED, LOGS, PASSES, RATED, SHAPING, assert_every_metric_is_logged
 
 from doom_a3c.record.metrics import loggers as loggers_module
 from doom_a3c.record.metrics import rate_limiter
@@ -21,7 +21,7 @@ def test_a_custom_logger_receives_every_metric_of_a_session(engine, tmp_path, mo
 
 def test_every_metric_has_a_tag_and_every_tag_a_metric():
     logged = set.union(*(names for logs in LOGS.values() for names in logs.values()))
-    assert set(TAGS) == logged | SHAPING | PASSES | CONFIRMED
+    assert set(TAGS) == logged | SHAPING | PASSES | CONFIRMED | RATED
     assert len(set(TAGS.values())) == len(TAGS)
     assert make_tag("faults.engine_died") == "Faults/engine_died"
     assert make_tag("new") == "new"

@@ -90,6 +90,14 @@ def test_a_match_is_scored_by_frags_and_ends_on_time(make):
     assert info[RIVALS] == frags[1:]
 
 
+def test_rules_of_a_cfg_do_not_undo_those_of_a_match(closing):
+    scenario = make_scenario()
+    game = replace(scenario.game, rules={"sv_forcerespawn": 0})
+    *_, deaths, healths, _ = play(closing(DoomEnv(game, scenario.observation)), 3)
+    assert deaths[-1] > 1, "dead players come back"
+    assert healths[-1] > 0
+
+
 def test_evaluation_plays_a_match_to_its_full_length(closing, monkeypatch):
     monkeypatch.setattr(make_env, "MAX_EPISODE_STEPS", 5)
     scenario = make_scenario(minutes=0.01)
@@ -268,12 +276,14 @@ def test_mistakes_in_the_match_table_give_one_line(table, words):
         ("[game.match]\nbots = 1\n[game.settings]\nepisode_timeout = 100", "episode_timeout has no effect"),
         ("[game.match]\nbots = 1\n[game.settings]\nkill_reward = 5", "kill_reward has no effect"),
         ("[game.match]\nbots = 1\n[game.settings]\ndeath_penalty = 5", "death_penalty has no effect"),
+        ("[game.match]\nbots = 1\n[game.rules]\nsv_noexit = 0", "[game.rules] sv_noexit has no effect"),
         ("[game.match]\nbots = 1\nforce_respawn = false", "USE"),
     ],
 )
 def test_settings_that_a_match_ignores_are_refused(tmp_path, table, words):
     (tmp_path / "base.cfg").write_text(
         "doom_scenario_path = cig.wad\nepisode_timeout = 9\nkill_reward = 5\navailable_buttons = { ATTACK }\n"
+        "game_args = +sv_noexit 0\n"
     )
     file = tmp_path / "mine.toml"
     file.write_text(f'base = "base/doom"\n[game]\nconfig = "base.cfg"\n{table}\n')

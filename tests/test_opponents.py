@@ -29,12 +29,13 @@ from doom_a3c.agent.random_policy import RandomPolicy
 from doom_a3c.cli import play as play_command
 from doom_a3c.cli.compare import check_games
 from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run import session
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.checkpoint import save
-from doom_a3c.run.checkpoints.run_record import begin_run
+from doom_a3c.run.checkpoints.run_record import Best, begin_run, record_from_plain, record_to_plain
 from doom_a3c.run.checkpoints.runs import list_checkpoints
-from doom_a3c.run.launch import make_new_run
+from doom_a3c.run.launch import make_new_run, make_resumed_run
 from doom_a3c.run.league import SIZE, League, Member, rate
 from doom_a3c.run.opposition import LeagueOpponent, RatedMatches, arrange_league
 from doom_a3c.run.play.agent import TrainedAgent
@@ -198,18 +199,48 @@ def test_a_fixed_league_takes_no_new_members(tmp_path):
 def test_members_are_drawn_by_their_expected_wins(tmp_path):
     league = League(tmp_path, [Member(index, rating, weigh(index)) for index, rating in enumerate((-400.0, 400.0, 0.0))])
     random = np.random.default_rng(0)
-    drawn = Counter(league.draw(random, evenly=False).frames for _ in range(11_000))
+    drawn = Counter(league.draw(random).frames for _ in range(11_000))
     odds = np.array([1 / 11, 10 / 11, 1 / 2])  # against the newest, whose rating is 0
     np.testing.assert_allclose([drawn[index] / 11_000 for index in range(3)], odds / odds.sum(), atol=0.02)
-    evenly = Counter(league.draw(random, evenly=True).frames for _ in range(11_000))
-    np.testing.assert_allclose([evenly[index] / 11_000 for index in range(3)], 1 / 3, atol=0.02)
+
+
+def test_the_strongest_members_are_found_in_order(tmp_path):
+    league = League(tmp_path, [Member(index, rating, weigh(index)) for index, rating in enumerate((-400.0, 400.0, 0.0))])
+    assert [league.find_strong(place).rating for place in range(5)] == [400, 0, -400, 400, 0]
+
+
+@pytest.mark.parametrize("games", [10, 4, 2])
+def test_weights_that_win_all_matches_have_the_highest_rating(tmp_path, games):
+    league = League(tmp_path, [Member(0, 0.0, trained(0))])
+    for frames in range(1, 2 * SIZE):
+        opponent = LeagueOpponent(league.find_strong, network, games, np.random.default_rng(frames))
+        ratings = [rate(each, 1) for each in meet(opponent, games)]
+        halves = [np.mean(half) for half in np.array_split(ratings, 2)]  # the greedy ones and the sampled ones
+        assert max(halves) > max(member.rating for member in league.members)
+        league.add(make_record(frames), max(halves), trained(frames))
+
+
+def trained(seed):
+    return {name: value.numpy() for name, value in named(network(f"n{seed}", seed)).items()}
+
+
+def meet(opponent, players):
+    """Returns the rating of the member that each player meets in its first match."""
+    opponent.act(np.zeros((players, *INPUTS.pixels), np.uint8), np.ones(players, np.float32))
+    return opponent.ratings
+
+
+def test_both_halves_of_an_evaluation_meet_all_four_members(tmp_path):
+    league = League(tmp_path, [Member(index, float(index), trained(index)) for index in range(6)])
+    met = meet(LeagueOpponent(league.find_strong, network, 10, np.random.default_rng(0)), 10)
+    assert set(met[:5]) == set(met[5:]) == {2, 3, 4, 5}
 
 
 def make_league_opponent(folder):
-    """Returns an opponent with eight players from a league of two members, whose ratings are 0 and 100."""
-    weights = [{name: value.numpy() for name, value in named(network(f"n{seed}", seed)).items()} for seed in (1, 2)]
-    league = League(folder, [Member(index, 100.0 * index, each) for index, each in enumerate(weights)])
-    return LeagueOpponent(league, network, 8, np.random.default_rng(0), evenly=True)
+    """Returns an opponent with eight players that draws from a league of two members, whose ratings are 0 and 100."""
+    league = League(folder, [Member(index, 100.0 * index, trained(index)) for index in range(2)])
+    random = np.random.default_rng(0)
+    return LeagueOpponent(lambda part: league.members[random.integers(2)], network, 8, random)
 
 
 def test_a_league_opponent_changes_members_only_between_matches(tmp_path):
@@ -218,7 +249,7 @@ def test_a_league_opponent_changes_members_only_between_matches(tmp_path):
         opponent.act(pixels, np.ones(8, np.float32))
         ratings = opponent.ratings.copy()
         seen.add(tuple(ratings))
-        opponent.act(pixels, np.float32([0, 1] * 4))  # some matches begin anew after faults
+        opponent.act(pixels, np.float32([0] * 4 + [1] * 4))  # some matches begin anew after faults
         assert (opponent.ratings == ratings).all()
     assert len(seen) > 5
     assert {rating for each in seen for rating in each} == {0.0, 100.0}
@@ -227,7 +258,7 @@ def test_a_league_opponent_changes_members_only_between_matches(tmp_path):
 def test_matches_out_of_step_after_a_fault_get_new_members_too(tmp_path):
     opponent, pixels, seen = make_league_opponent(tmp_path), np.zeros((8, *INPUTS.pixels), np.uint8), set()
     for begun in [[1, 1], *[[0, 1], [0, 0], [1, 0]] * 20]:
-        opponent.act(pixels, np.float32(begun * 4))
+        opponent.act(pixels, np.repeat(np.float32(begun), 4))
         seen.add(tuple(opponent.ratings))
     assert len(seen) > 5
 
@@ -367,7 +398,7 @@ def test_an_opponent_must_fit_the_users_game(tmp_path):
 @pytest.mark.process
 def test_a_run_against_its_past_keeps_its_league_when_resumed(tmp_path, capsys):
     flags = ["--workers", "1", "--envs-per-worker", "4", "--rollout-length", "8", "--evaluation-episodes", "2"]
-    flags += ["--evaluate-every", "0", "--opponents", "past", "--models-dir", "m", "--name", "duel"]
+    flags += ["--evaluate-every", "900", "--opponents", "past", "--models-dir", "m", "--name", "duel"]
     first = call("train", "--scenario", write_duel(tmp_path), "--frames", "1500", *flags, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     (folder,) = [path for path in (tmp_path / "m").iterdir() if path.is_dir()]
@@ -404,6 +435,42 @@ def test_bots_take_the_places_of_the_other_agents(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("first", "then", "kept"),
+    [
+        ("self", "past", True),
+        ("self", "bots", False),
+        ("self", "/some/a.ckpt", False),
+        ("/some/a.ckpt", "/some/b.ckpt", False),
+        ("/some/a.ckpt", "/other/a.ckpt", True),
+        ("/some/a.ckpt", "self", False),
+        ("bots", "bots", True),
+    ],
+)
+def test_scores_against_other_opponents_start_anew(first, then, kept):
+    old = make_new_run({"scenario": "duel", "opponents": first})
+    old = old._replace(best=Best(800.0, confirmed=True), counters=old.counters._replace(scores=[3.0]))
+    resumed = make_resumed_run(old, {"opponents": then})
+    assert (resumed.best.score, list(resumed.counters.scores)) == ((800.0, [3.0]) if kept else (None, []))
+
+
+def test_a_checkpoint_names_no_file_as_the_opponent():
+    old = make_new_run({"scenario": "duel", "opponents": "/home/me/old.ckpt"})
+    plain = record_to_plain(old)
+    assert plain["config"]["opponents"] == "old.ckpt"
+    loaded = record_from_plain(plain, "last.ckpt")
+    assert "played against old.ckpt: name that file with --opponents" in complaint(make_resumed_run, loaded, {})
+    assert make_resumed_run(loaded, {"opponents": "/home/me/old.ckpt"}).config.opponents == "/home/me/old.ckpt"
+    assert make_resumed_run(loaded, {"opponents": "self"}).config.opponents == "self"
+
+
+@pytest.mark.parametrize("rated", [True, False])
+def test_ratings_are_not_compared_with_the_expected_score(rated):
+    record, none = make_new_run({"scenario": "duel"}), SimpleNamespace(rated=rated, log=None, capture=None)
+    training = session._make_training(record, none, none, Progress(), none, none, none, none)
+    assert (training._watch is None) == rated
+
+
+@pytest.mark.parametrize(
     ("flags", "words"),
     [
         (["--scenario", "basic", "--opponents", "past"], "one agent"),
@@ -413,6 +480,8 @@ def test_bots_take_the_places_of_the_other_agents(tmp_path):
         (["--scenario", "mine.toml", "--opponents", "no/such.ckpt"], "no/such.ckpt"),
         (["--scenario", "mine.toml", "--game-processes", "2"], "--game-processes"),
         (["--scenario", "mine.toml", "--opponents", "past", "--engine", "cluster"], "cluster"),
+        (["--scenario", "mine.toml", "--opponents", "past", "--evaluate-every", "0"], "needs evaluations"),
+        (["--scenario", "duel", "--until-learned"], "--until-learned has no score to wait for"),
     ],
 )
 def test_impossible_opponents_give_a_one_line_error(tmp_path, monkeypatch, capsys, flags, words):

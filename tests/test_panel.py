@@ -41,6 +41,7 @@ STATUS = Status(
     means=[-300.0, 0.0, 75.25],
     expected_mean=80.0,
     random_mean=-154.0,
+    rated=False,
     evaluation=EvaluationPoint(2_300_000, 70.0, 5.0, 68.0, 5.0),
     evaluations=[],
     best_evaluation=81.3,
@@ -315,6 +316,12 @@ def test_unknown_values_are_left_out():
     resumed = NOTHING_KNOWN._replace(best_evaluation=5.0)
     assert dict(format_rows(resumed))["evaluation"] == "highest so far 5.00"
     assert dict(format_rows(resumed._replace(confirmed=True)))["evaluation"] == "best 5.00"
+
+
+def test_evaluations_in_a_league_are_shown_as_ratings():
+    rows = dict(format_rows(STATUS._replace(rated=True)))
+    assert rows["rating"].startswith("greedy 70.0, sampled 68.0")
+    assert "evaluation" not in rows
 
 
 @pytest.mark.parametrize(

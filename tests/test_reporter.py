@@ -11,7 +11,7 @@ from doom_a3c.record.metrics.loggers import flatten
 from doom_a3c.run import reporter as module
 from doom_a3c.run.checkpoints.run_record import Best
 from doom_a3c.run.evaluator import Evaluation, summarize
-from doom_a3c.run.reporter import ConfirmedMetrics, EpisodeCurve, EvaluationMetrics, Reporter, RunMetrics
+from doom_a3c.run.reporter import ConfirmedMetrics, EpisodeCurve, EvaluationMetrics, LeagueMetrics, Reporter, RunMetrics
 from doom_a3c.settings.config import Config
 
 
@@ -34,10 +34,10 @@ def long(clock):
     return _reported(changed(Config(), frames=1_000_000))
 
 
-def _reported(config):
+def _reported(config, *, rated=False):
     engine, audience = ScriptedEngine(), Audience()
     return SimpleNamespace(
-        reporter=Reporter(config, engine.progress, engine, audience, audience),
+        reporter=Reporter(config, engine.progress, engine, audience, audience, rated=rated),
         engine=engine,
         progress=engine.progress,
         audience=audience,
@@ -268,6 +268,17 @@ def test_an_evaluation_is_logged_and_printed(reported):
     assert all("12,345 frames" in line for line in (first, second))
     assert ("highest so far" in first, "highest so far" in second) == (True, False)
     assert stays != replaced
+
+
+def test_a_rating_is_logged_and_printed_as_one(clock):
+    reported = _reported(Config(), rated=True)
+    evaluation = Evaluation(summarize([400.0, 0.0]), summarize([0.0, 0.0]))
+    reported.reporter.report_evaluation(evaluation, reported.engine.capture(), is_best=True)
+    assert (LeagueMetrics(200.0), 0) in reported.audience.points
+    (line,) = reported.audience.lines
+    assert line.startswith("rating at 0 frames: greedy 200")
+    reported.reporter.report(0.0, Best())
+    assert reported.audience.statuses[-1].rated
 
 
 def test_a_confirmed_score_is_logged_and_printed(reported):

@@ -80,7 +80,7 @@ def flags_to_resume(session: Session) -> str:
     config, folder = session.record.config, session.checkpoints.folder
     is_own = folder.name == session.record.name  # else the models folder itself is the run's
     flags = [f"--resume {shlex.quote(session.record.name if is_own else str(folder))}"]
-    for name in ("models_dir", "device", "address", "logger"):
+    for name in ("models_dir", "device", "address", "logger", "opponents"):
         if (value := getattr(config, name)) != getattr(Config, name) and (is_own or name != "models_dir"):
             flags.append(f"{make_flag(name)} {shlex.quote(value)}")
     return " ".join(flags)

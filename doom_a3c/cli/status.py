@@ -33,7 +33,7 @@ def format_rows(status: Status) -> list[tuple[str, str]]:
         "frames": f"{status.frames:,}/{status.frame_budget:,}{rate}",
         "mean of 100": format_mean(status.mean_score, status.mean_of, status.mean_new),
         "to expect": ", ".join(f"{name} {format_score(mean)}" for name, mean in known if mean is not None),
-        "evaluation": ", ".join(evaluated),
+        "rating" if status.rated else "evaluation": ", ".join(evaluated),
         "episodes": f"{status.episodes:,}",
         "entropy": "" if status.entropy is None else f"{status.entropy:.3f}",
         "engine": status.engine,

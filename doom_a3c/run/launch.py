@@ -14,7 +14,7 @@ from doom_a3c.record.metrics.counters import WINDOW
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
-from doom_a3c.run.checkpoints.pretrained import find_model
+from doom_a3c.run.checkpoints.pretrained import find_model, list_models
 from doom_a3c.run.checkpoints.run_record import RunRecord, begin_run, continue_run, format_needed_flags, is_run_name
 from doom_a3c.run.imports import import_tensorflow, parse_device, pause_gc
 from doom_a3c.settings import catalog, scenarios
@@ -81,6 +81,9 @@ def override_record(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
         scenario = catalog.find(settings["scenario"])
     kept = {key: value for key, value in to_flat(old.config).items() if key not in _OF_A_SESSION}
     _check_folders({**kept, **dict.fromkeys(settings, "")}, old.name)
+    opponents = kept["opponents"]
+    if "opponents" not in settings and opponents not in (*OPPONENTS, *list_models()):  # the checkpoint may be untrusted
+        raise UserError(f"the run played against {opponents}: name that file with --opponents, or use --opponents self")
     tables = {path: source for path, source in scenario.sources.items() if not path.startswith("training.")}
     layers = [Layer(CHECKPOINT, kept), *_list_layers(settings)]
     scenario, config = scenarios.apply_layers(replace(scenario, sources=tables), {}, layers, "the checkpoint's settings")
@@ -212,5 +215,9 @@ def _check_opponents(config: Config, agents: int) -> None:
     whole = config.envs_per_worker % agents == 0
     require(whole, f"--envs-per-worker {config.envs_per_worker}: matches of {agents} agents need a multiple of {agents}")
     require(config.engine != "cluster" or config.opponents == "self", "--engine cluster plays --opponents self alone")
+    rated = "evaluations of several agents are rated by a league, see docs/multiplayer.md"
+    require(not config.until_learned, f"--until-learned has no score to wait for: {rated}")
+    learns = config.opponents != "past" or config.evaluate_every > 0
+    require(learns, "--opponents past needs evaluations, which add to the league: set --evaluate-every above 0")
     if config.opponents not in OPPONENTS:
         find_model(config.opponents)

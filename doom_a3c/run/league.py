@@ -109,12 +109,17 @@ class League:
     def _find_path(self, member: Member) -> Path:
         return self.folder / f"frames-{member.frames:012}.ckpt"
 
-    def draw(self, random: np.random.Generator, *, evenly: bool) -> Member:
-        """Draws a member: evenly, or in proportion to its expected share of wins against the newest one.
+    def draw(self, random: np.random.Generator) -> Member:
+        """Draws a member in proportion to its expected share of wins against the newest one.
 
         That share is Elo's, 1 / (1 + 10^((newest - its) / 400)).
         """
         members = self.members
         ratings = np.array([member.rating for member in members])
-        odds = np.ones(len(members)) if evenly else 1 / (1 + 10 ** np.clip((ratings[-1] - ratings) / WIN, -4, 4))
+        odds = 1 / (1 + 10 ** np.clip((ratings[-1] - ratings) / WIN, -4, 4))
         return members[random.choice(len(members), p=odds / odds.sum())]
+
+    def find_strong(self, place: int) -> Member:
+        """Returns the member with the `place`-th highest rating, from 0; a small league starts over at its end."""
+        ranked = sorted(self.members, key=lambda one: one.rating, reverse=True)
+        return ranked[place % len(ranked)]

@@ -41,16 +41,15 @@ class LeagueOpponent:
 
     def __init__(
         self,
-        league: League,
+        choose: Callable[[int], Member],
         make_network: Callable[[str], ACNetwork],
         players: int,
         random: np.random.Generator,
-        *,
-        evenly: bool,
     ) -> None:
-        """`evenly` as for `League.draw`."""
-        self._league, self._random, self._evenly = league, random, evenly
-        self._parts = np.array_split(np.arange(players), min(AT_ONCE, players))  # the players of each member
+        """`choose` returns the next member for a part of the players, 0 to 3; `random` samples its actions."""
+        self._choose, count = choose, min(AT_ONCE, players)
+        # The players of each member. The first half of an evaluation's plays greedily: both halves meet all members.
+        self._parts = [np.arange(players)[part::count] for part in range(count)]
         self._networks = [make_network(f"opponent_{index}") for index in range(len(self._parts))]
         self._opponents = [
             PolicyOpponent(Policy(network), len(part), random)
@@ -60,17 +59,17 @@ class LeagueOpponent:
         self.ratings = np.zeros(players)  # of the member that each player is now
 
     def act(self, observations: Observations, resets: Array) -> Actions:
-        actions = []
+        parts = []
         self._begun |= resets > 0
-        for part, network, opponent in zip(self._parts, self._networks, self._opponents, strict=True):
+        for index, (part, network, opponent) in enumerate(zip(self._parts, self._networks, self._opponents, strict=True)):
             if self._begun[part].all():
                 self._begun[part] = False
-                member = self._league.draw(self._random, evenly=self._evenly)
+                member = self._choose(index)
                 network.load(member.weights)
                 self.ratings[part] = member.rating
             seen = map_nested(lambda array, part=part: array[part], observations)
-            actions.append(opponent.act(seen, resets[part]))
-        return np.concatenate(actions)
+            parts.append(opponent.act(seen, resets[part]))
+        return np.concatenate(parts)[np.argsort(np.concatenate(self._parts))]
 
 
 class RatedMatches(GamesWrapper):
@@ -123,7 +122,7 @@ def arrange_league(record: RunRecord, builder: Builder, folder: Path, weights: S
     else:
         league = League(folder / FOLDER, [_load_opponent(record, builder)], fixed=True)
     builder.opposed = config.count_opposed(builder.agents)
-    builder.make_opponent = partial(_make_opponent, record, builder, league, Stream.TRAINING, evenly=False)
+    builder.make_opponent = partial(_make_drawn_opponent, record, builder, league)
     return league
 
 
@@ -142,20 +141,29 @@ def _load_opponent(record: RunRecord, builder: Builder) -> Member:
     return Member(0, 0.0, checkpoint.variables)
 
 
-def _make_opponent(
-    record: RunRecord, builder: Builder, league: League, stream: Stream, players: int, *, evenly: bool
-) -> LeagueOpponent:
-    seed = np.random.default_rng(make_seed(record.config.seed, stream, record.restarts, players))
-    make_network = partial(builder.make_network, seed=record.config.seed)
-    return LeagueOpponent(league, make_network, players, seed, evenly=evenly)
+def _make_drawn_opponent(record: RunRecord, builder: Builder, league: League, players: int) -> LeagueOpponent:
+    random = _make_random(record, Stream.TRAINING, players)
+    return LeagueOpponent(lambda part: league.draw(random), _network_maker(record, builder), players, random)
+
+
+def _make_random(record: RunRecord, stream: Stream, players: int) -> np.random.Generator:
+    return np.random.default_rng(make_seed(record.config.seed, stream, record.restarts, players))
+
+
+def _network_maker(record: RunRecord, builder: Builder) -> Callable[[str], ACNetwork]:
+    return partial(builder.make_network, seed=record.config.seed)
 
 
 def make_rated_matches(record: RunRecord, builder: Builder, league: League, matches: int) -> GameVector:
-    """Makes the matches of an evaluation, whose scores are ratings."""
+    """Makes the matches of an evaluation, whose scores are ratings, against the four strongest members.
+
+    Drawn members would rate by luck: of weights that win all their matches, those with the stronger draw would rate higher.
+    """
     opponents: list[LeagueOpponent] = []
 
     def make(players: int) -> LeagueOpponent:
-        opponents.append(_make_opponent(record, builder, league, Stream.EVALUATION, players, evenly=True))
+        random = _make_random(record, Stream.EVALUATION, players)
+        opponents.append(LeagueOpponent(league.find_strong, _network_maker(record, builder), players, random))
         return opponents[0]
 
     env = builder.make_evaluation_env(matches, make)

@@ -45,6 +45,7 @@ class Status(NamedTuple):
     means: Sequence[float]  # a sample of earlier values of mean_score
     expected_mean: float | None  # of a trained agent, by the scenario's file
     random_mean: float | None  # of random play, by the scenario's file
+    rated: bool  # whether evaluations are ratings in a league, and not scores
     evaluation: EvaluationPoint | None  # the newest
     evaluations: Sequence[EvaluationPoint]  # all, or every n-th of many
     best_evaluation: float | None
@@ -108,6 +109,12 @@ class EvaluationMetrics(NamedTuple):
     sampled: Mapping[str, float]
 
 
+class LeagueMetrics(NamedTuple):
+    """The rating of the newest weights, in a run with a league."""
+
+    rating: float
+
+
 class ConfirmedMetrics(NamedTuple):
     """The score of the best weights in games that selected neither weights nor policy."""
 
@@ -130,7 +137,11 @@ class Reporter:
         view: View,
         newest_gif: Callable[[], Path | None] = lambda: None,
         scenario: Scenario | None = None,
+        *,
+        rated: bool = False,
     ) -> None:
+        """Reports evaluations as ratings if they are `rated`."""
+        self.rated = rated
         self._config, self._progress, self._engine = config, progress, engine
         self._logger, self._view, self._limiter = logger, view, log_limiter()
         self._newest_gif, self._scenario = newest_gif, scenario
@@ -209,6 +220,7 @@ class Reporter:
             means=progress.means(_MEANS),
             expected_mean=self._scenario.expected_mean if self._scenario else None,
             random_mean=self._scenario.random_mean if self._scenario else None,
+            rated=self.rated,
             evaluation=evaluation,
             evaluations=best.evaluations,
             best_evaluation=best.score,
@@ -266,8 +278,11 @@ class Reporter:
         frames = state.counters.frames
         self._evaluation = evaluation.point(frames)
         self._logger.metrics(EvaluationMetrics(evaluation.score, *map(_list_statistics, evaluation)), frames)
+        if self.rated:
+            self._logger.metrics(LeagueMetrics(evaluation.score), frames)
         highest = ", the highest so far" if is_best else ""  # the best once earlier ones have played again
-        self._view.log(f"evaluation at {frames:,} frames: {_format_evaluation(evaluation)}{highest}")
+        kind = "rating" if self.rated else "evaluation"
+        self._view.log(f"{kind} at {frames:,} frames: {_format_evaluation(evaluation)}{highest}")
 
     def report_reevaluation(self, evaluation: Evaluation, stays_best: bool) -> None:
         """Reports the second evaluation of the earlier best weights, and whether they are still the best."""

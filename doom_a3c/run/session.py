@@ -100,7 +100,8 @@ def build_session(
         engine = make_engine(record, builder, model, progress, outputs)
         builder.get_reward_sums = lambda: engine.reward_sums
         evaluator = stack.enter_context(closing(make_evaluator(record, builder, engine, league)))
-        reporter = Reporter(config, progress, engine, loggers("global"), view, lambda: gif_folder.newest, record.scenario)
+        shown = view, lambda: gif_folder.newest, record.scenario
+        reporter = Reporter(config, progress, engine, loggers("global"), *shown, rated=league is not None)
         add_to_league = partial(_add_to_league, league, record, list(weights), view)
         training = _make_training(record, engine, evaluator, progress, checkpoints, reporter, view, add_to_league)
         yield Session(record, progress, checkpoints, gifs, logs, training.stopping, training)
@@ -246,5 +247,5 @@ def _make_training(
         reporter=reporter,
         stopping=stopping,
         guard=guard,
-        watch=watch,
+        watch=None if reporter.rated else watch,  # frags against itself need not rise, and ratings are no scores
     )

@@ -41,6 +41,20 @@ class MatchSettings:
         """Length of a match in frames."""
         return max(1, round(self.minutes * 60 * 35))
 
+    @property
+    def rules(self) -> dict[str, bool]:
+        """The engine's rules that a match sets. Crouching, jumping, looking up and exits, which would end it, are off."""
+        return {
+            "sv_forcerespawn": self.force_respawn,
+            "sv_respawnprotect": self.respawn_protection,
+            "sv_spawnfarthest": self.spawn_farthest,
+            "sv_noautoaim": not self.autoaim,
+            "sv_nocrouch": True,
+            "sv_nojump": True,
+            "sv_nofreelook": True,
+            "sv_noexit": True,
+        }
+
 
 def seat_bots(table: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a [game.match] table with bots in place of all agents but one; raises UserError for one of no match."""
@@ -65,8 +79,11 @@ def check_match_file(tables: Mapping[str, Any], sources: Mapping[str, str]) -> N
     if (match := tables.get("game", {}).get("match")) is None:
         return
     require(match != {}, "[game.match] is empty: bots = 7 is a match against seven bots, agents = 2 one of two agents")
+    rules = MatchSettings().rules
     for path, source in sources.items():
         table, _, name = path.rpartition(".")
+        if table == "game.rules" and not source.startswith("cfg"):
+            require(name not in rules, f"[game.rules] {name} has no effect: a match sets it, see the keys of [game.match]")
         if table != "game.settings" or source.startswith("cfg"):
             continue
         require(name != "episode_timeout", "[game.settings] episode_timeout has no effect: a match lasts its minutes")

@@ -26,27 +26,14 @@ class Seat(NamedTuple):
 
 
 def list_arguments(match: MatchSettings, seat: Seat | None = None) -> str:
-    """Returns the arguments of a player's engine; without a seat the match has one engine.
-
-    Autoaim, crouching, jumping, looking up and the exits are off by rules: a bot that took an exit would end the match.
-    """
-    rules = {
-        "sv_forcerespawn": match.force_respawn,
-        "sv_respawnprotect": match.respawn_protection,
-        "sv_spawnfarthest": match.spawn_farthest,
-        "sv_noautoaim": not match.autoaim,
-        "sv_nocrouch": True,
-        "sv_nojump": True,
-        "sv_nofreelook": True,
-        "sv_noexit": True,
-        "viz_respawn_delay": 0,
-    }
+    """Returns the arguments of a player's engine; without a seat the match has one engine."""
     # `-host 1` makes a game of one player that bots may join; it opens no connection to anybody.
     if seat is None:
         meeting = "-host 1"
     else:
         role = "-join 127.0.0.1" if seat.number else f"-host {match.agents}"
         meeting = f"{role} -port {seat.port} +viz_connect_timeout {CONNECT_SECONDS}"
+    rules = {**match.rules, "viz_respawn_delay": 0}
     return " ".join([meeting, "-deathmatch", *(f"+{name} {int(value)}" for name, value in rules.items())])
 
 
@@ -68,12 +55,13 @@ class Match:
         self._frags = 0.0
         self._check_at = 0  # the frame of the next look for lost bots
         self._has_lost = False  # whether bots have been lost in this match
+        self._hosts = True
 
     def begin(self, game: vizdoom.DoomGame, hosts: bool = True) -> None:
         """Begins a match on an engine that has just started; one that `hosts` adds the bots."""
         for command in self._commands if hosts else ():
             game.send_game_command(command)
-        self._frags, self._check_at, self._has_lost = 0.0, _JOINING_FRAMES, False
+        self._frags, self._check_at, self._has_lost, self._hosts = 0.0, _JOINING_FRAMES, False, hosts
 
     def count_frags(self, game: vizdoom.DoomGame) -> float:
         """Returns the change of the player's frags since the previous call; a suicide is -1."""
@@ -81,13 +69,15 @@ class Match:
         return self._frags - before
 
     def readd_lost(self, game: vizdoom.DoomGame) -> int:
-        """Adds bots that have left the match again; returns how many were lost."""
+        """Notes that bots have left the match; the host adds them again, and returns how many. Others return 0."""
         if game.get_episode_time() < self._check_at:
             return 0
         lost = self._count_missing(game)
         if lost <= 0:
             return 0
         self._has_lost, self._check_at = True, game.get_episode_time() + _JOINING_FRAMES
+        if not self._hosts:
+            return 0
         for command in self._commands if self._are_named else self._commands[:lost]:  # the engine adds no name twice
             game.send_game_command(command)
         return lost

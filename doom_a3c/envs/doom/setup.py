@@ -54,11 +54,11 @@ def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation, 
     for key, value in to_flat(parse_values(VizdoomSettings, spec.settings, "[game.settings]")).items():
         if value is not None:
             getattr(game, f"set_{key}")(value)
-    if match := parse_match(spec.match):
-        game.set_episode_timeout(0 if seat else match.frames)  # the engines of a match have clocks of their own
-        game.add_game_args(list_arguments(match, seat))
     for name, number in spec.rules.items():
         game.add_game_args(f"+{name} {number}")
+    if match := parse_match(spec.match):  # after the rules of a cfg or checkpoint: the engine follows the last
+        game.set_episode_timeout(0 if seat else match.frames)  # the engines of a match have clocks of their own
+        game.add_game_args(list_arguments(match, seat))
     for name in spec.available_buttons:
         if name not in vizdoom.Button.__members__:
             buttons = list(vizdoom.Button.__members__)

@@ -40,6 +40,7 @@ TAGS = {
     "actions": "Actions/Taken",
     "score": "Evaluation/Score",
     "confirmed_score": "Evaluation/Confirmed Score",
+    "rating": "League/Rating",
     "greedy.mean": "Evaluation/Greedy Mean",
     "greedy.std": "Evaluation/Greedy Std",
     "greedy.min": "Evaluation/Greedy Min",

@@ -20,7 +20,9 @@ from doom_a3c.settings.errors import UserError, error_context, first_line, requi
 from doom_a3c.settings.fields import parse_finite, parse_int, to_flat
 from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.levels import check_files
+from doom_a3c.settings.match import parse_match
 from doom_a3c.settings.sources import CHECKPOINT, FLAG
+from doom_a3c.settings.training import OPPONENTS
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride, check_game_allowed, choose_override
 
 FORMAT = 6
@@ -92,6 +94,7 @@ def record_to_plain(record: RunRecord) -> dict[str, Any]:
     for table, key in ((scenario["game"], "wad"), (scenario["game"], "iwad"), (config, "scenario")):
         if os.path.isabs(table.get(key, "")):
             table[key] = f"./{os.path.basename(table[key])}"  # a bare name would be a file of ViZDoom
+    config["opponents"] = os.path.basename(config["opponents"])  # of a checkpoint, which a resumed run must be given again
     return {
         "format": FORMAT,
         "run": record.name,
@@ -180,12 +183,23 @@ def begin_run(scenario: scenarios.Scenario, config: Config, name: str | None = N
 def continue_run(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> RunRecord:
     """Returns the record of a resumed run with new settings."""
     counters, best = old.counters, old.best
-    if old.scenario.name != scenario.name:  # scores of two games cannot be compared
+    opponents = [_describe_opponents(*each) for each in ((old.scenario, old.config), (scenario, config))]
+    if old.scenario.name != scenario.name or opponents[0] != opponents[1]:  # their scores cannot be compared
         counters = counters._replace(scores=(), lengths=(), curve=(), stride=1, halvings=0)
         best = best._replace(score=None, evaluations=(), confirmed=False)
     if (old.scenario.game, old.config.discount) != (scenario.game, config.discount):
         counters = counters._replace(reward_sums=NO_MOMENTS)
     return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best, old.actions, old.learned)
+
+
+def _describe_opponents(scenario: scenarios.Scenario, config: Config) -> str:
+    """Returns what the scores of a match depend on: its bots, a league, or a checkpoint; '' for other games."""
+    match = parse_match(scenario.game.match) if isinstance(scenario.game, DoomSpec) else None
+    if match is None:
+        return ""
+    if match.agents == 1:
+        return "bots"
+    return "league" if config.opponents in OPPONENTS else os.path.basename(config.opponents)
 
 
 def _find_sources(override: GameOverride) -> dict[str, str]:
