@@ -134,6 +134,25 @@ def diagnose(scenario, tmp_path, processes=0, **settings):
         return {finding.subject: finding for finding in examine(record, games)}
 
 
+class Locked(Sick):
+    """Allows only the first two of four actions at its start."""
+
+    action_space = Discrete(4)
+
+    def action_masks(self):
+        return np.array([1, 1, 0, 0], np.int8)
+
+
+gymnasium.register("tests/Locked-v0", Locked)
+
+
+def test_actions_that_were_never_allowed_are_not_called_the_same(tmp_path):
+    finding = diagnose("tests/Locked-v0", tmp_path)["actions"]
+    assert finding.result.startswith("4 of 4 tried")
+    assert "action 2" not in finding.advice
+    assert "action 3" not in finding.advice
+
+
 def test_a_bad_game_gets_advice_on_each_problem(tmp_path):
     findings = diagnose("tests/Sick-v0", tmp_path, discount=0.9, normalize_rewards=False)
     advice = {name: finding.advice for name, finding in findings.items() if finding.advice}

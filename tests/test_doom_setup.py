@@ -118,6 +118,20 @@ def test_each_head_picks_one_of_its_choices_or_nothing():
     assert actions.describe() == "3 choices: 2 of MOVE_FORWARD, 3 of ATTACK ..., 5 of TURN_LEFT_RIGHT_DELTA"
 
 
+@pytest.mark.parametrize("wrong", [[0, 3], [0, -1], [0, 0.5], [0, np.nan], [0], [0, 0, 0], [0, [1]], 0, "no", None])
+def test_an_action_outside_the_heads_gives_a_one_line_error(wrong):
+    heads = {"heads": [["ATTACK"], ["MOVE_LEFT", "MOVE_RIGHT"]]}
+    actions = make_actions(replace(SCENARIO.game, buttons=heads), list_buttons("ATTACK", "MOVE_LEFT", "MOVE_RIGHT"))
+    assert "is not whole numbers, each from 0 to below 2, 3" in complaint(actions.press, wrong)
+
+
+@pytest.mark.parametrize("wrong", [3, -1, 0.5, np.nan, [0, 0], "no", None])
+def test_an_action_outside_a_single_choice_gives_a_one_line_error(wrong):
+    actions = make_actions(SCENARIO.game, list_buttons("ATTACK", "MOVE_LEFT", "MOVE_RIGHT"))
+    assert actions.press(np.int64(2)) == [0, 0, 1]
+    assert "is not a whole number from 0 to below 3" in complaint(actions.press, wrong)
+
+
 def test_duplicate_choices_in_a_head_are_merged():
     """Each head already begins with []; only groups of buttons have to list it."""
     heads = {"heads": [["ATTACK", []], ["MOVE_LEFT", "MOVE_RIGHT", "MOVE_LEFT"]]}
@@ -148,6 +162,8 @@ STEPS = {"steps": 21, "most": 12.5}
         (["ATTACK"], "a head is a list of buttons"),
         ([["ATACK"]], "did you mean ATTACK"),
         ([["ATTACK"], [["USE", "ATTACK"]]], "ATTACK is in two heads"),
+        ([["ATTACK"], [[]]], "a head is a list of buttons"),
+        ([[[], []]], "a head is a list of buttons"),
         ([["ATTACK", 5]], "not 5"),
         ([[["ATTACK", 5]]], "5 is none of"),
         ([[["ATTACK", ["USE"]]]], "is none of"),
@@ -158,8 +174,9 @@ STEPS = {"steps": 21, "most": 12.5}
         ([{"TURN_LEFT_RIGHT_DELTA": {**STEPS, "most": 0}}], "180 at most"),
         ([{"TURN_LEFT_RIGHT_DELTA": {**STEPS, "most": float("nan")}}], "180 at most"),
         ([{"TURN_LEFT_RIGHT_DELTA": {**STEPS, "most": 181}}], "180 at most"),
+        ([{"TURN_LEFT_RIGHT_DELTA": {**STEPS, "most": True}}], "180 at most"),
         ([{"ATTACK": STEPS}], "_DELTA"),
-        ([{"LOOK_UP_DOWN_DELTA": STEPS}], "_DELTA"),
+        ([{"LOOK_UP_DOWN_DELTA": STEPS}], "_DELTA: add one, such as TURN_LEFT_RIGHT_DELTA, to available_buttons"),
         ([{"TURN_LEFT_RIGHT_DELTA": STEPS, "ATTACK": STEPS}], "a head is a list of buttons"),
     ],
 )

@@ -11,6 +11,7 @@ import numpy as np
 import vizdoom
 from gymnasium.spaces import Discrete, MultiDiscrete, Space
 
+from doom_a3c.envs.flattening import shorten
 from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.games import DoomSpec, describe_actions
 
@@ -44,11 +45,15 @@ class ButtonActions(NamedTuple):
         return [f"no {_shorten_head(names)}" if name == IDLE else name for names in self.names for name in names]
 
     def press(self, action: Any) -> list[float]:
-        """Returns the button vector of an action."""
-        if self.joint:
-            return list(self.heads[0][int(action)])
-        chosen = [head[int(choice)] for head, choice in zip(self.heads, action, strict=True)]
-        return [sum(values) for values in zip(*chosen, strict=True)]
+        """Returns the button vector of an action; raises UserError if it is not in the space."""
+        choices = [action] if self.joint else action
+        try:
+            chosen = [_choose(head, choice) for head, choice in zip(self.heads, choices, strict=True)]
+        except (TypeError, ValueError):
+            sizes = ", ".join(str(len(head)) for head in self.heads)
+            whole = "a whole number" if self.joint else "whole numbers, each"
+            raise UserError(f"the action {shorten(action)} is not {whole} from 0 to below {sizes}") from None
+        return list(chosen[0]) if self.joint else [sum(values) for values in zip(*chosen, strict=True)]
 
     def describe(self) -> str:
         """Returns the actions in a few words."""
@@ -56,6 +61,13 @@ class ButtonActions(NamedTuple):
             return describe_actions(self.names[0])
         heads = ", ".join(f"{len(names)} of {_shorten_head(names)}" for names in self.names)
         return f"{len(self.heads)} choices: {heads}"
+
+
+def _choose(head: Sequence[Sequence[float]], choice: Any) -> Sequence[float]:
+    """Returns the chosen button vector of a head; raises TypeError or ValueError for another choice, such as -1 or 0.5."""
+    if not 0 <= choice < len(head) or choice != int(choice):
+        raise ValueError(choice)
+    return head[int(choice)]
 
 
 def _shorten_head(names: Sequence[str]) -> str:
@@ -125,15 +137,19 @@ def _read_heads(table: Mapping[str, Any], names: Sequence[str], binary: Sequence
 def _read_head(group: Any, names: Sequence[str], binary: Sequence[str]) -> list[list[str]]:
     if isinstance(group, list | tuple) and group:
         actions = [[], *(_parse_action(action) for action in group)]
-        return [action for index, action in enumerate(actions) if action not in actions[:index]]
+        if any(actions):
+            return [action for index, action in enumerate(actions) if action not in actions[:index]]
     if isinstance(group, Mapping) and len(group) == 1:
         ((name, steps),) = group.items()
         if name not in names or name in binary:
-            raise UserError(f"[game] buttons: {name!r} is none of the game's buttons whose names end in _DELTA")
+            raise UserError(
+                f"[game] buttons: {name!r} is none of the game's buttons whose names end in _DELTA: add one, such as "
+                f"{TURN}, to available_buttons"
+            )
         if isinstance(steps, Mapping) and set(steps) == {"steps", "most"}:
             count, most = steps["steps"], steps["most"]
             whole = isinstance(count, int) and not isinstance(count, bool) and 2 <= count <= MAX_STEPS
-            if whole and isinstance(most, int | float) and 0 < most <= MAX_DELTA:
+            if whole and isinstance(most, int | float) and not isinstance(most, bool) and 0 < most <= MAX_DELTA:
                 return _list_steps(name, count, float(most))
         raise UserError(
             f"[game] buttons: {name} needs {{ steps = 21, most = 12.5 }}: 2 to {MAX_STEPS} steps up to an amount per "

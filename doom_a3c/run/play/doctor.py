@@ -197,7 +197,8 @@ def _check_actions(record: RunRecord, games: GameFactory) -> Finding:
     names, outcomes = try_actions(games)
     same: dict[tuple[bytes, ...], list[str]] = {}
     for name, outcome in zip(names, outcomes, strict=False):
-        same.setdefault(outcome, []).append(name)
+        if any(outcome):  # an action that was forbidden at each start shows nothing
+            same.setdefault(outcome, []).append(name)
     twins = [group for group in same.values() if len(group) > 1]
     idle = next((name for name in names if name in ("NOTHING", "NOOP")), None)
     advice = ""

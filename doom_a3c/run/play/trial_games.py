@@ -173,7 +173,7 @@ def read_pixels(observation: Observation) -> NDArray[np.uint8] | None:
 def try_actions(games: GameFactory) -> tuple[list[str], list[tuple[bytes, ...]]]:
     """Tries every choice and number while time permits; returns the names of the trials and the outcomes so far.
 
-    Trials with the same outcome did the same.
+    Trials with the same outcome did the same. An action that was forbidden at every start has empty ones.
     """
     start = time.monotonic()
     outcomes: list[tuple[bytes, ...]] = []
