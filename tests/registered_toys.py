@@ -4,7 +4,7 @@ import time
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, Text
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text
 
 LENGTH = 10  # frames in an episode
 
@@ -186,5 +186,36 @@ class Coin(Plain):
         return np.zeros(2, np.float32), float(action == self.side), True, False, {}
 
 
-for toy in (Coin, Toy, Numbers, Reusing, Unseen, Failing, Plain, Slow, Picky, Blind, Grey, Floats, Shown, Rover, Talking):
+class Mixed(Numbers):
+    """Takes a choice of three and two numbers, and pays for the second gear and the first number."""
+
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
+        self.action_space = Dict(gear=Discrete(3), pedals=Box(-1, 1, (2,)))
+
+    def step(self, action):
+        seen, _, *rest = super().step(action)
+        return seen, float(action["gear"] == 2) + float(action["pedals"][0]), *rest
+
+
+class Locked(Numbers):
+    """Takes two choices, of which half are forbidden at odd times; raises if one of those is taken."""
+
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
+        self.action_space = MultiDiscrete([3, 2])
+
+    def action_masks(self):
+        odd = self.time % 2
+        return np.array([1, 1 - odd, 1, 1 - odd, 1], np.int8)
+
+    def step(self, action):
+        if self.time % 2 and (action[0] == 1 or action[1] == 0):
+            raise ValueError(f"{action} is forbidden")
+        return super().step(action)
+
+
+PLAIN = (Plain, Slow, Picky, Coin)
+PICTURED = (Toy, Numbers, Reusing, Unseen, Failing, Blind, Grey, Floats, Shown, Rover, Talking, Mixed, Locked)
+for toy in (*PLAIN, *PICTURED):
     gymnasium.register(f"tests/{toy.__name__}-v0", toy)

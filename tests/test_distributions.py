@@ -401,6 +401,31 @@ def test_huge_observations_never_unmask_a_forbidden_choice(size):
 
 
 @pytest.mark.parametrize("task", TASKS)
+def test_a_later_update_has_ppos_clipped_gradient(task):
+    """Schulman et al. 2017 (arXiv:1707.06347), equation 7, on a policy far from the one that played."""
+    costs = {"entropy_cost": 0.0, "value_cost": 0.0, "max_grad_norm": 1e6, "normalize_advantages": False}
+    _, network, actor, learner = agent(task, games=5, epochs=2, clip_range=0.2, **costs)
+    rollout = actor.play_rollout().rollout
+    actor.close()
+    head = next(p for p in network.parameters if variable_name(p) == "policy/kernel")
+    head.assign(50 * head)
+    gradients = learner.compute_gradients([learner.prepare(rollout)], 0)
+    paths = rollout.rewards, rollout.discounts, rollout.ends, rollout.values, rollout.next_values
+    advantages = np.ravel(generalized_advantages(*paths, 1.0, 0.99).advantages)
+    actions = tf.constant(rollout.actions.reshape(20, -1))
+    with tf.GradientTape() as tape:
+        output, _ = network.unroll(rollout.observations, tf.constant(rollout.resets), ())
+        ratios = tf.exp(network.distribution.log_prob(output.logits[:20], actions) - rollout.log_probs.ravel())
+        clipped = tf.clip_by_value(ratios, 0.8, 1.2)
+        loss = -tf.reduce_mean(tf.minimum(ratios * advantages, clipped * advantages))
+    assert_close(gradients.gradients[0], tape.gradient(loss, network.parameters[0]), 1e-5)
+    outside = np.abs(ratios.numpy() - 1) > 0.2
+    assert 0 < outside.mean() < 1
+    assert gradients.change.clip_fraction == pytest.approx(outside.mean())
+    assert gradients.change.kl == pytest.approx(np.mean(ratios - 1 - np.log(ratios)), rel=1e-4)
+
+
+@pytest.mark.parametrize("task", TASKS)
 def test_the_first_update_finds_a_ratio_of_one(task):
     _, _, actor, learner = agent(task, games=5, epochs=2)
     gradients = learner.compute_gradients([learner.prepare(actor.play_rollout().rollout)], 0)

@@ -17,8 +17,8 @@ def test_environments_need_no_tensorflow(tmp_path, what):
 
 @pytest.mark.tools
 @needs_all
-def test_stable_baselines3_accepts_every_kind_of_observation(tmp_path):
-    assert output_of(SCRIPT, "accepted", cwd=tmp_path) == "4"
+def test_stable_baselines3_accepts_every_kind_of_action_and_observation(tmp_path):
+    assert output_of(SCRIPT, "accepted", cwd=tmp_path) == "15"
 
 
 @pytest.mark.tools

@@ -47,12 +47,15 @@ def checks():
 
 
 def accepted():
-    """Runs stable-baselines3's checker on games with numbers, with a mask, and with a picture beside numbers."""
+    """Runs stable-baselines3's checker on games with every kind of action and observation."""
     from stable_baselines3.common.env_checker import check_env
 
     from doom_a3c.envs.registry import make as make_game
 
-    names = ("minigrid:MiniGrid-Empty-5x5-v0", "Taxi-v4", "Blackjack-v1", "registered_toys:tests/Rover-v0")
+    names = ["minigrid:MiniGrid-Empty-5x5-v0", "Taxi-v4", "Blackjack-v1"]
+    names += [f"registered_toys:tests/{toy}-v0" for toy in ("Rover", "Mixed")]
+    names += ["pendulum", "mountain_car", "lunar_lander", "bipedal_walker", "car_racing", "cartpole"]
+    names += ["basic", "deathmatch", "cig_bots", "pong"]
     for name in names:
         env = make_game(name)
         check_env(env)
