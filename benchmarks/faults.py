@@ -2,10 +2,10 @@
 
     python -m benchmarks.faults --results faults.jsonl
 
-Four campaigns: kill -9 of train.py, each followed by --resume; game faults in one run; a disk that fills up and is freed
-again (as root); an hour of basic, and of pong. Every event is a line of the results file, so the same command resumes an
-interrupted campaign. It leaves no processes, folders or mounts behind. docs/reliability.md lists the promises, and how
-long each campaign takes.
+Five campaigns: kill -9 of train.py, each followed by --resume; game faults in one run; faults in matches of two agents; a
+disk that fills up and is freed again (as root); an hour of basic, and of pong. Every event is a line of the results file:
+the same command resumes an interrupted campaign. It leaves no processes, folders or mounts behind. docs/reliability.md
+lists the promises, and how long each campaign takes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from benchmarks.common.command import make_parser, run_command
 from benchmarks.stress.campaigns import disk, games, kills, soak
 from benchmarks.stress.campaigns.runs import Event, Results
 
-CAMPAIGNS = ("kills", "games", "disk", "soak")
-UNITS = {campaign.CAMPAIGN: campaign.UNIT for campaign in (kills, games, disk)}
+CAMPAIGNS = ("kills", "games", "matches", "disk", "soak")
+NAMES = {"kills": kills.CAMPAIGN, "games": games.GAMES.name, "matches": games.MATCHES.name, "disk": disk.CAMPAIGN}
+UNITS = {"kills": kills.UNIT, "games": games.UNIT, "matches": games.UNIT, "disk": disk.UNIT}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -33,6 +34,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=Path("faults.jsonl"), help="file of events (default faults.jsonl)")
     parser.add_argument("--kills", type=int, default=200, help="kills of train.py (default 200)")
     parser.add_argument("--faults", type=int, default=1000, help="game faults (default 1000)")
+    parser.add_argument("--match-faults", type=int, default=200, help="faults in matches (default 200)")
     parser.add_argument("--full", type=int, default=20, help="number of times to fill the disk (default 20)")
     parser.add_argument("--minutes", type=float, default=60.0, help="minutes of each soak (default 60)")
     parser.add_argument(
@@ -49,7 +51,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def make_table(events: list[Event]) -> str:
     """Returns a row per kind of fault."""
     lines = ["| fault | times | survived | lost, median (most) | s to recover, median (longest) |", "|---|---|---|---|---|"]
-    for campaign, unit in UNITS.items():
+    for campaign, unit in ((NAMES[name], unit) for name, unit in UNITS.items()):
         for fault in sorted({event.fault for event in events if event.campaign == campaign}):
             own = [event for event in events if (event.campaign, event.fault) == (campaign, fault)]
             lost = format_spread([event.lost for event in own if event.lost is not None], unit)
@@ -84,15 +86,16 @@ def run(options: argparse.Namespace) -> bool:
         if "kills" in options.only:
             kills.run_campaign(results, options.kills, options.seed)
         if "games" in options.only:
-            games.run_campaign(results, options.faults, options.seed)
+            games.run_campaign(results, games.GAMES, options.faults, options.seed)
+        if "matches" in options.only:
+            games.run_campaign(results, games.MATCHES, options.match_faults, options.seed)
         if "disk" in options.only:
             try:
                 disk.run_campaign(results, options.full)
             except disk.NoDiskError as error:
                 print(f"faults: skipping the disk campaign: {error}", file=sys.stderr)
                 held = False
-    names = {"kills": kills.CAMPAIGN, "games": games.CAMPAIGN, "disk": disk.CAMPAIGN}
-    events = [event for name in names if name in options.only for event in results.of(names[name])]
+    events = [event for name in NAMES if name in options.only for event in results.of(NAMES[name])]
     print(make_table(events), flush=True)
     for game in options.games if "soak" in options.only else ():
         if options.table_only and soak.find_finished(options.results, game, options.minutes) is None:

@@ -11,11 +11,14 @@ from functools import partial
 import numpy as np
 import pytest
 from fakes import complaint
+from omg import WAD
+from omg.mapedit import MapEditor, Sector, Sidedef, Thing
 from pettingzoo.test import parallel_api_test
 
 import doom_a3c
-from benchmarks.common.processes import engines, kill, servers, until
+from benchmarks.common.processes import engines, family, kill, parent, servers, until
 from doom_a3c.agent.player import read_faults
+from doom_a3c.envs.doom.lockstep import OUT_OF_STEP
 from doom_a3c.envs.doom.make_env import make_seat
 from doom_a3c.envs.doom.match import BOT_LOST
 from doom_a3c.envs.doom.seat_env import SeatEnv
@@ -29,15 +32,15 @@ from doom_a3c.settings.scenarios import from_plain
 
 SECONDS = 8  # of game time in a match
 STEPS = -(-SECONDS * 35 // 4)
-WAIT, FIRE = [0, 10, 0], [1, 10, 1]  # turn 10 of 21 is no turn; FIRE also runs to the next wall
+WAIT, FIRE = [0, 0, 0], [1, 0, 1]  # FIRE also runs to the next wall
 
 
-def make_scenario(wad="multi_duel.wad", agents=2, bots=0):
-    match = {"agents": agents, "bots": bots, "minutes": SECONDS / 60}
+def make_scenario(wad="multi_duel.wad", agents=2, bots=0, seconds=SECONDS, variables=("FRAGCOUNT", "HEALTH")):
+    match = {"agents": agents, "bots": bots, "minutes": seconds / 60}
     buttons = [["MOVE_FORWARD"], {"TURN_LEFT_RIGHT_DELTA": {"steps": 21, "most": 12.5}}, ["ATTACK"]]
     available = ["MOVE_FORWARD", "TURN_LEFT_RIGHT_DELTA", "ATTACK"]
     game = {"wad": wad, "map": "map01", "available_buttons": available, "buttons": {"heads": buttons}, "match": match}
-    return from_plain({"name": "duel", "game": {**game, "variables": ["FRAGCOUNT", "HEALTH"]}}, "a test")
+    return from_plain({"name": "duel", "game": {**game, "variables": list(variables)}}, "a test")
 
 
 @pytest.fixture
@@ -108,6 +111,58 @@ def test_no_player_compares_itself_in_a_match_that_lost_a_bot(closing):
     assert faults == [BOT_LOST]
 
 
+class StraySeat(SeatEnv):
+    """The second player's engine counts another frag than the first one's."""
+
+    def reset(self, **options):
+        result = super().reset(**options)
+        if self._number == 1:
+            self._match.read_state = lambda game: int(self._frames >= 40)
+        return result
+
+
+def test_engines_out_of_step_end_their_match(closing):
+    scenario = make_scenario()
+    seats = [partial(StraySeat, scenario.game, scenario.observation, number) for number in range(2)]
+    env = closing(MatchVectorEnv(seats, 2))
+    env.reset(seed=1)
+    results = [env.step(np.array([WAIT, WAIT])) for _ in range(11)]
+    assert [step[3].tolist() for step in results] == [[False, False]] * 10 + [[True, True]]
+    assert read_faults(results[-1][4]) == [OUT_OF_STEP]
+
+
+def make_corridor(folder):
+    """Writes a short corridor with a deathmatch start at each end, facing each other; returns the wad."""
+    editor = MapEditor()
+    room = Sector(z_floor=0, z_ceil=128, tx_floor="FLOOR0_1", tx_ceil="CEIL1_1", light=200)
+    editor.draw_sector([(-192, -48), (-192, 48), (192, 48), (192, -48)], room, Sidedef(tx_mid="STARTAN2"))
+    for x, angle in ((-128, 0), (128, 180)):
+        editor.things.append(Thing(x=x, y=0, type=11, angle=angle, flags=7))
+    wad = WAD()
+    wad.maps["MAP01"] = editor.to_lumps()
+    wad.to_file(str(folder / "corridor.wad"))
+    return str(folder / "corridor.wad")
+
+
+@pytest.mark.parametrize("shooter", [0, 1])
+def test_a_frag_is_paid_in_the_step_in_which_the_rival_dies(make, tmp_path, shooter):
+    """The shooter fires its pistol at a rival who waits at the other end of a corridor."""
+    env = make(wad=make_corridor(tmp_path), seconds=20, variables=["FRAGCOUNT", "DEATHCOUNT", "HEALTH"])
+    env.reset(seed=1)
+    rival, deaths, healths, frags = 1 - shooter, 0, [], []
+    for step in range(150):
+        actions = np.array([WAIT, WAIT])
+        actions[shooter, 2] = step % 2  # the engine fires once for each press
+        seen, rewards, *_ = env.step(actions)
+        assert rewards[rival] == 0
+        assert rewards[shooter] == seen["variables"][rival, 1] - deaths
+        deaths = seen["variables"][rival, 1]
+        frags.append(rewards[shooter])
+        healths.append(seen["variables"][rival, 2])
+    assert sum(frags) >= 1
+    assert healths[frags.index(1) - 1] < 100
+
+
 def test_a_vector_holds_whole_matches(make):
     assert make(3).num_envs == 4
     seat = partial(make_seat, make_scenario().game, make_scenario().observation, 0)
@@ -138,11 +193,11 @@ def test_a_players_fault_ends_only_its_match(make, harm, player):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("harm", ["engine", "server"])
-def test_a_hanging_player_ends_its_match(make, harm):
+@pytest.mark.parametrize(("harm", "player"), [("engine", min), ("engine", max), ("server", max)])
+def test_a_hanging_player_ends_its_match(make, harm, player):
     env = make(2)
     env.reset(seed=1)
-    victim = max(servers(os.getpid()))  # the second player, whose answer is awaited last
+    victim = player(servers(os.getpid()))  # of the host, or of the second player, whose answer is awaited last
     kill(victim if harm == "server" else max(engines(victim)), signal.SIGSTOP)
     _, (*_, truncated, infos) = play(env, [WAIT] * 2, 1)
     assert truncated.tolist() == [True, True]
@@ -321,8 +376,36 @@ def test_single_agent_games_are_not_parallel_environments(name):
 
 
 def test_a_parallel_environment_needs_no_tensorflow():
-    code = "import sys, doom_a3c; doom_a3c.parallel_env; print('tensorflow' in sys.modules)"
+    code = """
+import sys, doom_a3c
+env = doom_a3c.parallel_env("duel")
+env.reset(seed=1)
+env.step({agent: env.action_space(agent).sample() for agent in env.agents})
+env.close()
+print("tensorflow" in sys.modules)
+"""
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.process
+def test_a_killed_program_leaves_no_part_of_its_match(root):
+    code = "import doom_a3c, time; env = doom_a3c.parallel_env('duel'); env.reset(); print('ready'); time.sleep(99)"
+    with subprocess.Popen([sys.executable, "-uc", code], cwd=root, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout.readline() == "ready\n"
+        members = family(program.pid)
+        assert len(engines(program.pid)) == 2
+        kill(program.pid)
+    assert until(lambda: not [pid for pid in members if parent(pid)], seconds=30)
+
+
+@pytest.mark.process
+def test_many_matches_start_at_once(make):
+    env = make(16)
+    for seed in range(3):
+        env.reset(seed=np.arange(16) // 2 + 8 * seed)
+        _, (*_, truncated, infos) = play(env, [WAIT] * 16, 2)
+        assert not truncated.any()
+        assert not read_faults(infos)
 
 
 def test_without_pettingzoo_the_error_names_the_fix(monkeypatch):

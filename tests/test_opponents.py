@@ -1,5 +1,6 @@
 """Match opponents, the league that they come from, and matches between trained agents."""
 
+import contextlib
 import errno
 import json
 import os
@@ -563,7 +564,8 @@ class Runner:
 
 def test_a_person_plays_a_match_against_an_agent(agents):
     runner = Runner()
-    frags, theirs = play_person(agents[0], runner, 1)
+    frags, theirs, whole = play_person(agents[0], runner, 1)
+    assert whole
     assert frags < 0, "from rockets fired at a wall"
     assert len(theirs) == 1
     assert set(runner.pictures) == {(480, 640, 3)}
@@ -571,8 +573,7 @@ def test_a_person_plays_a_match_against_an_agent(agents):
 
 
 def test_a_person_leaving_or_an_engine_dying_ends_all_engines(agents):
-    with pytest.raises(KeyboardInterrupt):
-        play_person(agents[0], Runner(10), 1)
+    assert not play_person(agents[0], Runner(10), 1).whole
     assert until(lambda: not engines(os.getpid()))
 
     class Killer(Runner):
@@ -583,6 +584,44 @@ def test_a_person_leaving_or_an_engine_dying_ends_all_engines(agents):
 
     assert "the match failed" in complaint(lambda: play_person(agents[0], Killer(), 1))
     assert until(lambda: not engines(os.getpid()))
+
+
+class Quitter(Runner):
+    """A person who closes the window after a second, or whose program is interrupted."""
+
+    def __init__(self, left):
+        super().__init__(frames=35)
+        self.left, self.closed = left, False
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_match_that_ends_early_still_gives_the_score(agents, monkeypatch, capsys, left):
+    from doom_a3c.cli import window
+    from doom_a3c.cli.lines import Lines
+
+    quitter = Quitter(left)
+    monkeypatch.setattr(window, "PlayerWindow", lambda title: quitter)
+    with contextlib.nullcontext() if left else pytest.raises(KeyboardInterrupt):
+        play_command._play_person(agents[0], 1, Lines(quiet=False))
+    assert quitter.closed
+    assert "frags: you -1.00, the agent 0.00: the agent wins, ended early" in capsys.readouterr().out
+
+
+def test_settings_of_sampled_matches_are_refused(tmp_path, monkeypatch, capsys):
+    record = begin_run(make_scenario(), Config())
+    builder = Builder(record.scenario, record.config)
+    for name in "ab":
+        network = builder.make_network(name, 1)
+        save(tmp_path / f"{name}.ckpt", {key: part.numpy() for key, part in named(network).items()}, record)
+    builder.close()
+    monkeypatch.chdir(tmp_path)
+    for flags, words in ((["--policy", "greedy"], "--policy greedy:"), (["--epsilon", "0.1"], "--epsilon:")):
+        assert play_command.main(["--compare", "a.ckpt", "b.ckpt", *flags]) == 2
+        assert f"{words} no effect where agents play each other" in capsys.readouterr().err
+    assert not (tmp_path / "result").exists()
 
 
 def test_against_me_needs_a_display_and_a_game_of_two_agents(monkeypatch, capsys):

@@ -16,6 +16,7 @@ from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.statistics import describe_certainty, share_interval
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.cross_play import Pairing, play_pairings
+from doom_a3c.settings.errors import require
 from doom_a3c.settings.playing import PlaySettings
 
 
@@ -48,6 +49,12 @@ def cross_play(agents: Sequence[TrainedAgent], settings: PlaySettings, folder: P
             if played:
                 _write(folder, names, played)
     lines(f"cross_play.png, cross_play.csv and cross_play.json are in {folder}")
+
+
+def check_settings(settings: PlaySettings) -> None:
+    """Raises UserError for settings without an effect in matches: all agents sample their actions."""
+    flags = ["--policy greedy"] * (settings.policy == "greedy") + ["--epsilon"] * (settings.epsilon is not None)
+    require(not flags, f"{', '.join(flags)}: no effect where agents play each other: they sample their actions")
 
 
 @contextmanager

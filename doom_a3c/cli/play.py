@@ -107,11 +107,14 @@ def _play(arguments: list[str] | None) -> int:
     models = _find_models(options)
     import_tensorflow(cpu_count(), options.verbose, options.device)
     from doom_a3c.cli.compare import check_games, compare  # late: TensorFlow is imported now
-    from doom_a3c.cli.cross_play import cross_play
+    from doom_a3c.cli.cross_play import check_settings, cross_play
     from doom_a3c.run.play.agent import TrainedAgent
 
     agents = [TrainedAgent.load(model, GameOverride(options.scenario, options.wad)) for model in models]
     check_games(agents)
+    play_each_other = len(agents) > 1 and agents[0].builder.agents > 1
+    if play_each_other:
+        check_settings(settings)
     lines = Lines(options.quiet)
     if options.against_me:
         _play_person(agents[0], settings.seed, lines)
@@ -119,7 +122,7 @@ def _play(arguments: list[str] | None) -> int:
     with claim_empty_folder(options.out, "--out") as folder:
         if why := explain_folder(options.out, folder):
             lines(why)
-        if len(agents) > 1 and agents[0].builder.agents > 1:
+        if play_each_other:
             cross_play(agents, settings, folder, lines)
         elif options.cross_play:
             game = agents[0].record.scenario.name
@@ -184,12 +187,15 @@ def _play_person(agent: TrainedAgent, seed: int, lines: Lines) -> None:
 
     window = PlayerWindow(agent.record.scenario.name)
     try:
-        frags, theirs = play_person(agent, window, seed)
+        frags, theirs, whole = play_person(agent, window, seed)
     finally:
         window.close()
     most = max(theirs)
     verdict = "you win" if frags > most else "the agent wins" if frags < most else "a draw"
-    lines(f"frags: you {format_score(frags)}, the agent {', '.join(map(format_score, theirs))}: {verdict}")
+    early = "" if whole else ", ended early"
+    lines(f"frags: you {format_score(frags)}, the agent {', '.join(map(format_score, theirs))}: {verdict}{early}")
+    if not (whole or window.left):
+        raise KeyboardInterrupt
 
 
 def _play_agent(

@@ -85,6 +85,7 @@ class PlayerWindow(Window):
         pygame.display.set_caption(
             f"{title} - WASD or arrows, mouse turns and fires, Ctrl fires, E uses, Shift runs, Esc ends"
         )
+        self.left = False  # whether the person has ended the match
         self._pressed: set[int] = set()
         self._moved = 0  # pixels of the mouse since the controls were read
 
@@ -96,6 +97,7 @@ class PlayerWindow(Window):
     def _handle_keys(self) -> bool:
         for event in pygame.event.get():
             if event.type == pygame.QUIT or (event.type == pygame.KEYDOWN and event.key == pygame.K_ESCAPE):
+                self.left = True
                 raise KeyboardInterrupt
             if event.type in (pygame.KEYDOWN, pygame.MOUSEBUTTONDOWN):
                 self._pressed.add(event.key if event.type == pygame.KEYDOWN else event.button)

@@ -1,4 +1,4 @@
-"""Game faults in one run: engines, game servers and their keeper killed or stopped, newborn ones too."""
+"""Game faults in a run of basic or duel: engines, game servers and their keeper killed or stopped, newborn ones too."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ import os
 import random
 import signal
 import time
+from typing import NamedTuple
 
 from benchmarks.common.processes import engines, family, kill, parent
 from benchmarks.stress.campaigns.runs import Event, Results, make_folder
 from benchmarks.stress.victims import KINDS, VictimRun, hurt
 
-CAMPAIGN = "game faults in one run"
+
+class Campaign(NamedTuple):
+    """A run to break."""
+
+    name: str
+    flags: list[str]
+
+
+GAMES = Campaign("game faults in one run", ["--workers", "1", "--envs-per-worker", "8", "--game-processes", "2"])
+MATCHES = Campaign("faults in matches", ["--scenario", "duel", "--workers", "1", "--envs-per-worker", "4"])
 UNIT = "faults that were not counted"
-FLAGS = ["--workers", "1", "--envs-per-worker", "8", "--game-processes", "2", "--gif-every", "0"]
 CYCLE = (
     *KINDS[:2] * 4,
     *KINDS[2:] * 2,
@@ -28,23 +37,23 @@ CYCLE = (
 STALL_SECONDS = 2.0  # not a fault: the patience is 8 s for engines, 20 s for servers
 
 
-def run_campaign(results: Results, faults: int, seed: int) -> None:
+def run_campaign(results: Results, campaign: Campaign, faults: int, seed: int) -> None:
     """Breaks a run until there are `faults` events; starts another if one does not survive."""
-    while (done := len(results.of(CAMPAIGN))) < faults:
+    while (done := len(results.of(campaign.name))) < faults:
         random.seed(f"{seed}-{done}")
         with make_folder() as folder:
-            run = VictimRun(folder, FLAGS)
+            run = VictimRun(folder, campaign.flags)
             try:
-                hurt_again_and_again(run, results, faults)
+                hurt_again_and_again(run, results, campaign.name, faults)
             finally:
                 end(run)
 
 
-def hurt_again_and_again(run: VictimRun, results: Results, faults: int) -> None:
-    """Breaks a run until it has `faults` events or does not survive."""
+def hurt_again_and_again(run: VictimRun, results: Results, campaign: str, faults: int) -> None:
+    """Breaks a run until the campaign has `faults` events or the run does not survive."""
     counted = 0
     run.wait_for(lambda: run.progress()["frames"])
-    for kind in itertools.islice(itertools.cycle(CYCLE), len(results.of(CAMPAIGN)), faults):
+    for kind in itertools.islice(itertools.cycle(CYCLE), len(results.of(campaign)), faults):
         time.sleep(random.uniform(0, 0.3))
         before, start = int(run.progress()["frames"]), time.monotonic()
         try:
@@ -53,10 +62,10 @@ def hurt_again_and_again(run: VictimRun, results: Results, faults: int) -> None:
         except TimeoutError:
             alive = run.process.poll() is None
             why = "no progress, or fault not counted" if alive else f"exit status {run.process.returncode}"
-            results.add(Event(CAMPAIGN, kind, False, None, None, why))
+            results.add(Event(campaign, kind, False, None, None, why))
             return
         counted = sum(run.progress()["faults"].values())  # a death may be two faults: its engine's and its server's
-        results.add(Event(CAMPAIGN, kind, True, None, seconds))
+        results.add(Event(campaign, kind, True, None, seconds))
 
 
 def wait_for_recovery(run: VictimRun, before: int, counted: int, start: float) -> float:

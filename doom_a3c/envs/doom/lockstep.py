@@ -1,4 +1,4 @@
-"""Keeps the players of a match in lockstep: all finish a frame before any begins the next."""
+"""Keeps the players of a match in lockstep: all finish a frame before any begins the next, in the same state."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from contextlib import suppress
 from doom_a3c.envs.processes.ends import MATCH_BROKEN, EngineError
 
 WAIT_SECONDS = 12.0  # longer than a hanging engine lives
+UNKNOWN = 255  # the state of a player that does not know it
+OUT_OF_STEP = "out_of_step"  # a kind of fault: the engines of a match no longer play the same one
 
 
 class Lockstep:
@@ -25,20 +27,22 @@ class Lockstep:
         for other in others:
             other.settimeout(WAIT_SECONDS)
 
-    def wait(self) -> None:
-        """Waits until all players have called this equally often.
+    def wait(self, state: int = UNKNOWN) -> None:
+        """Waits until all players have called this equally often, and with the same `state` if they know it, 0 to 254.
 
         Raises:
-            EngineError: if another player has failed, or does not answer.
+            EngineError: if another player has failed, does not answer, or is in another state.
         """
         try:
             for other in self._others:
-                other.send(b".")
-            if all(other.recv(1) for other in self._others):
-                return
+                other.send(bytes([state]))
+            received = [other.recv(1) for other in self._others]
         except OSError:
-            pass
-        raise EngineError(MATCH_BROKEN)
+            raise EngineError(MATCH_BROKEN) from None
+        if not all(received):
+            raise EngineError(MATCH_BROKEN)
+        if len({state, *map(ord, received)} - {UNKNOWN}) > 1:
+            raise EngineError(OUT_OF_STEP)
 
     def is_broken(self) -> bool:
         """Returns whether another player has failed; any thread may ask."""

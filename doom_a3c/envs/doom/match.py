@@ -85,6 +85,10 @@ class Match:
     def _count_missing(self, game: vizdoom.DoomGame) -> int:
         return self._players - int(game.get_game_variable(_COUNT))
 
+    def read_state(self, game: vizdoom.DoomGame) -> int:
+        """Returns a checksum of all players' frags, 0 to 250, which is the same in all engines of a match."""
+        return sum(place * int(game.get_game_variable(each)) for place, each in enumerate(_FRAGS, 1)) % 251
+
     def read_rivals(self, game: vizdoom.DoomGame) -> Sequence[float]:
         """Returns the frags of the others in a match that has ended; none if a bot was lost, and its frags with it."""
         if self._has_lost or self._count_missing(game) > 0:

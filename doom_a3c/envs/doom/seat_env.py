@@ -13,7 +13,7 @@ from gymnasium.utils import EzPickle
 
 from doom_a3c.envs.doom.engine_process import DoomProcess
 from doom_a3c.envs.doom.env import DoomEnv
-from doom_a3c.envs.doom.lockstep import Lockstep
+from doom_a3c.envs.doom.lockstep import UNKNOWN, Lockstep
 from doom_a3c.envs.doom.match import BOT_LOST, Match, Seat
 from doom_a3c.envs.doom.start import start_engine
 from doom_a3c.envs.processes.ends import MATCH_BROKEN, EngineError
@@ -67,8 +67,10 @@ class SeatEnv(DoomEnv):
         game = process.game
         with self._fail_together():
             game.set_action(self._press(action))
+            state = match.read_state(game)
             for left in reversed(range(self._spec.frame_skip)):
-                self._lockstep.wait()
+                self._lockstep.wait(state)
+                state = UNKNOWN  # within a step
                 process.ask(partial(game.advance_action, 1, left == 0))
             if game.is_episode_finished():
                 raise EngineError(MATCH_BROKEN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
@@ -35,18 +36,20 @@ class Controls(Protocol):
 
 
 class MatchScore(NamedTuple):
-    """Frags at the end of a match."""
+    """Frags in a match."""
 
     person: float
     agents: Sequence[float]
+    whole: bool = True  # whether it was played to its end
 
 
 def play_person(agent: TrainedAgent, controls: Controls, seed: int) -> MatchScore:
     """Plays a match of a person, who hosts it, against an agent, who has all other seats and samples its actions.
 
+    An interrupt ends the match early, with the score so far.
+
     Raises:
         UserError: if the agent plays no match of several agents, or an engine fails.
-        KeyboardInterrupt: if the person closes the window.
     """
     scenario, agents = agent.record.scenario, agent.builder.agents
     game = scenario.game
@@ -85,19 +88,20 @@ def _play(servers: Sequence[GameProcess], agent: TrainedAgent, controls: Control
     decide = _make_decider(agent, len(others), seed)
     seen, resets = [observation for observation, _ in starts], np.ones(len(others), np.float32)
     frags, ended = np.zeros(len(servers)), False
-    while not ended:
-        for server, action in zip(others, decide(seen, resets), strict=True):
-            server.ask("step", action)
-        resets = np.zeros_like(resets)
-        for _ in range(agent.record.scenario.game.frame_skip):
-            controls.show(picture, DoomSpec.frames_per_second)
-            _, reward, _, picture = person.call("step", list(controls.read_controls()))
-            frags[0] += reward
-        results = [server.answer() for server in others]
-        seen = [observation for observation, *_ in results]
-        frags[1:] += [reward for _, reward, _, _ in results]
-        ended = any(end for _, _, end, _ in results)
-    return MatchScore(float(frags[0]), frags[1:].tolist())
+    with contextlib.suppress(KeyboardInterrupt):
+        while not ended:
+            for server, action in zip(others, decide(seen, resets), strict=True):
+                server.ask("step", action)
+            resets = np.zeros_like(resets)
+            for _ in range(agent.record.scenario.game.frame_skip):
+                controls.show(picture, DoomSpec.frames_per_second)
+                _, reward, _, picture = person.call("step", list(controls.read_controls()))
+                frags[0] += reward
+            results = [server.answer() for server in others]
+            seen = [observation for observation, *_ in results]
+            frags[1:] += [reward for _, reward, _, _ in results]
+            ended = any(end for _, _, end, _ in results)
+    return MatchScore(float(frags[0]), frags[1:].tolist(), ended)
 
 
 def _make_decider(agent: TrainedAgent, players: int, seed: int) -> Any:
