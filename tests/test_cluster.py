@@ -229,10 +229,11 @@ def survives(folder, pid, fault, times=1):
 
 
 def test_a_run_survives_faults_and_leaves_a_users_cluster_intact(folder, secret):
-    doom = ("--scenario", "basic", "--envs-per-worker", 2, "--gif-every", 0)
+    (folder / "short.toml").write_text('base = "duel"\n[game.match]\nminutes = 0.1\n')
+    doom = ("--scenario", "short.toml", "--envs-per-worker", "2", "--gif-every", "0")  # a match of two agents
     address = cluster_with(folder, "token")
     before = set(pids(folder, "gcs_server") + pids(folder, "raylet"))
-    run = start_run(folder, *doom, "--address", address, "--frames", 100_000_000, "--checkpoint-every", 1)
+    run = start_run(folder, "--address", address, "--frames", 100_000_000, "--checkpoint-every", 1, scenario=doom)
     until(lambda: counts(folder).updates > 5, "the first checkpoint")
     (host,) = pids(folder, "ray::HostActor")
     engines = set(pids(folder, "vizdoom"))
@@ -260,7 +261,17 @@ def test_a_run_survives_faults_and_leaves_a_users_cluster_intact(folder, secret)
     assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before
     until(lambda: not members & set(processes_of(folder)), "the end of the actors and their engines")
     frames = counts(folder).frames + 1000
-    resume_flags = ("--resume", "--scenario", "basic", "--address", address, "--transport", "rollouts", "--frames", frames)
+    resume_flags = (
+        "--resume",
+        "--scenario",
+        "short.toml",
+        "--address",
+        address,
+        "--transport",
+        "rollouts",
+        "--frames",
+        frames,
+    )
     resumed = call("train", *RUN, "--evaluate-every", 0, *resume_flags, cwd=folder, timeout=SECONDS)
     assert (resumed.returncode, resumed.stderr) == (0, "")
     assert counts(folder).frames >= frames
