@@ -86,6 +86,30 @@ def test_rules_accept_only_numbers_for_sv_variables(rules):
     assert "[game.rules]" in complaint(record_from_plain, plain_record(rules=rules), "x.ckpt")
 
 
+@pytest.mark.parametrize(
+    "match",
+    [
+        {"args": "-file evil.wad"},
+        {"bots": "7 -file evil.wad"},
+        {"agents": 2**70},
+        {"bots": 1, "bot_names": ["Rambo +exec evil"]},
+        {"bots": 1, "minutes": float("nan")},
+        {"bots": 1, "minutes": "1 +exec evil"},
+        {"bots": 1, "bot_skill": 1e300},
+        {"bots": 1, "force_respawn": "+exec evil"},
+        {"bots": 1, "bot_names": {"a": 1}},
+        ["-file evil.wad"],
+        "-file evil.wad",
+    ],
+)
+def test_a_match_table_names_no_file_or_argument(match):
+    data = plain_record("cig_bots")
+    data["scenario"]["game"]["match"] = match
+    said = complaint(record_from_plain, data, "x.ckpt")
+    assert said.startswith("x.ckpt")
+    assert "\n" not in said
+
+
 def test_a_wad_named_by_the_user_is_played(wad):
     data = plain_record(wad="/home/stranger/mine.wad")
     record = record_from_plain(data, "x.ckpt", GameOverride(wad=str(wad)))

@@ -129,17 +129,15 @@ def make_tomls_door(folder: Path) -> Door:
             return mutator.damage(data)
         return mutator.line(data.decode("utf-8", "replace")).encode("utf-8", "replace")
 
-    own = [
-        path
-        for name, path in catalog.list_scenario_files().items()
-        if path.suffix == ".toml" and name in ("basic", "cartpole", "pong")
-    ]
+    names = ("basic", "cartpole", "pong", "duel")
+    own = [path for name, path in catalog.list_scenario_files().items() if path.suffix == ".toml" and name in names]
     texts = [path.read_bytes() for path in own]
     trees = [tomllib.loads(text.decode()) for text in texts]
-    whole = [scenarios.to_plain(catalog.find(name)) for name in ("basic", "cartpole", "pong")]
+    whole = [scenarios.to_plain(catalog.find(name)) for name in names]
     for tree in whole:
         del tree["name"]  # comes from the file
-        tree["game"].pop("match", None)  # a file without a match has no such table, and an empty one is an error
+        if not tree["game"].get("match"):  # a file without a match has no such table, and an empty one is an error
+            tree["game"].pop("match", None)
     return Door(
         [*texts, *(json.dumps(tree).encode() for tree in (*trees, *whole))], make_take(take), mutate, list_setting_names()
     )
