@@ -13,7 +13,8 @@ from benchmarks.common.trainings import reaches_target
 
 FIRST_SEED = 1_000_000  # of the episodes played after training
 LEARNED = PAGES / "learned.jsonl"
-DOOM, ATARI, CLASSIC = 700_000, 900_000, 1_200_000  # frames per minute of a plan
+DOOM, ATARI, CLASSIC, SLOW = 700_000, 900_000, 1_200_000, 100_000  # frames per minute of a plan
+NUMBERS = (11, 12, 13)  # seeds of games with continuous actions
 
 
 class Plan(NamedTuple):
@@ -45,7 +46,11 @@ PLANS = {
     "breakout": Plan(45, 150, (1,), ATARI),
     "breakout_lstm": Plan(60, 120, (1,), ATARI),
     "space_invaders": Plan(45, 550, (1,), ATARI),
-    "car_racing": Plan(40, 800, (1, 12), rate=100_000),
+    "pendulum": Plan(1.5, -200, NUMBERS, SLOW),
+    "mountain_car": Plan(3, 88, NUMBERS, SLOW),
+    "lunar_lander": Plan(10, 240, NUMBERS, SLOW),
+    "bipedal_walker": Plan(30, 270, NUMBERS, SLOW),
+    "car_racing": Plan(40, 800, (1, 12, 13), SLOW),
     "cig_bots": Plan(60, 2, (11,), rate=250_000),  # the bots' mean
 }
 
