@@ -559,7 +559,7 @@ class Runner:
             raise KeyboardInterrupt
 
     def read_controls(self):
-        return [1, 0, 0, 0, 0, 1, 0, 1]
+        return [1, 0, 0, 0, 0, 1, 0, 1, 0]
 
 
 def test_a_person_plays_a_match_against_an_agent(agents):

@@ -76,6 +76,7 @@ class PlayerWindow(Window):
         (pygame.K_LCTRL, pygame.K_RCTRL, pygame.BUTTON_LEFT),
         (pygame.K_e, pygame.K_SPACE),
         (pygame.K_LSHIFT, pygame.K_RSHIFT),
+        (pygame.K_q,),
     )
     _TURN = 4
     _KEY_DEGREES, _MOUSE_DEGREES = 5.0, 0.2  # a frame, and for each pixel
@@ -83,7 +84,7 @@ class PlayerWindow(Window):
     def __init__(self, title: str) -> None:
         super().__init__(title)
         pygame.display.set_caption(
-            f"{title} - WASD or arrows, mouse turns and fires, Ctrl fires, E uses, Shift runs, Esc ends"
+            f"{title} - WASD or arrows, mouse turns and fires, Ctrl fires, E uses, Shift runs, Q changes weapon, Esc ends"
         )
         self.left = False  # whether the person has ended the match
         self._pressed: set[int] = set()

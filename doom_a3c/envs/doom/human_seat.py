@@ -13,7 +13,10 @@ from doom_a3c.settings.games import DoomSpec, Observation
 from doom_a3c.settings.interface import PORT
 
 # What a person can do; an action is a number for each: whether it is pressed, and degrees to turn by.
-CONTROLS = ("MOVE_FORWARD", "MOVE_BACKWARD", "MOVE_LEFT", "MOVE_RIGHT", "TURN_LEFT_RIGHT_DELTA", "ATTACK", "USE", "SPEED")
+CONTROLS = (
+    *("MOVE_FORWARD", "MOVE_BACKWARD", "MOVE_LEFT", "MOVE_RIGHT", "TURN_LEFT_RIGHT_DELTA"),
+    *("ATTACK", "USE", "SPEED", "SELECT_NEXT_WEAPON"),
+)
 RESOLUTION = "640x480"
 
 
