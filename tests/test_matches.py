@@ -1,7 +1,9 @@
 """Matches against bots, on real ViZDoom."""
 
 import glob
+import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,17 +13,23 @@ import vizdoom
 from fakes import complaint
 
 from doom_a3c.agent.joint_actions import find_distribution
+from doom_a3c.agent.parameters import variable_name
 from doom_a3c.agent.player import Episode, Player
 from doom_a3c.agent.policy import Decision
+from doom_a3c.cli import play as play_command
 from doom_a3c.envs.doom import make_env
 from doom_a3c.envs.doom.env import DoomEnv
 from doom_a3c.envs.doom.match import BOT_LOST
 from doom_a3c.envs.doom.recorder import DoomVideoRecorder
 from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.record.metrics.standings import Standing, find_standing
+from doom_a3c.run.builder import Builder
+from doom_a3c.run.checkpoints.checkpoint import save
+from doom_a3c.run.checkpoints.run_record import begin_run
 from doom_a3c.run.play.episode_player import PlayedEpisode
 from doom_a3c.run.play.page import Results
 from doom_a3c.settings import catalog
+from doom_a3c.settings.config import Config
 from doom_a3c.settings.interface import FAULTS, RIVALS, SHAPING
 from doom_a3c.settings.match import BOTS, parse_match
 from doom_a3c.settings.scenarios import from_plain, to_plain
@@ -235,6 +243,21 @@ def test_a_player_receives_the_frags_of_its_rivals(closing):
     episodes = [episode for _ in range(27) for episode in player.step(np.zeros(2, np.float32)).episodes]
     assert [episode.game for episode in episodes] == [0, 1]
     assert [len(episode.rivals) for episode in episodes] == [3, 3]
+
+
+def test_play_compares_the_agent_with_the_bots(tmp_path, monkeypatch, capsys):
+    scenario, config = make_scenario(minutes=0.05), Config()
+    builder = Builder(scenario, config)
+    weights = {variable_name(each): each.numpy() for each in builder.make_network("agent", 1).parameters}
+    builder.close()
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path / "a.ckpt", weights, begin_run(scenario, config))
+    flags = ["--episodes", "2", "--record-episodes", "0", "--random-episodes", "0"]
+    assert play_command.main(["--model", "a.ckpt", *flags]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("frags ")]
+    assert re.fullmatch(r"frags .*, the average rival .*, the best rival .*; rank \S+ of 4, \d+% of the matches won", line)
+    assert line in (tmp_path / "result" / "index.html").read_text()
+    assert json.loads((tmp_path / "result" / "summary.json").read_text())["standing"]["players"] == 4
 
 
 def test_the_score_table_has_a_column_per_bot():
