@@ -1,10 +1,11 @@
-"""Trains on two levels without any tuning, each from its wad and cfg alone.
+"""Trains on three levels without any tuning, each from its wad and cfg alone.
 
-    python -m benchmarks.own_wads                # both, seeds 1 and 2, 15 minutes each
+    python -m benchmarks.own_wads                # all, seeds 1 and 2, 15 minutes each
     python -m benchmarks.own_wads arena --seeds 1 --minutes 5
 
 The orchard is from docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its
-opposite: a room of monsters that shoot, a pistol, half a minute, a hit pays 1. Every training is `train.py --scenario
+opposite: a room of monsters that shoot, a pistol, half a minute, a hit pays 1. In the vault ten flasks lie behind a locked
+door, and its key two rooms away. Every training is `train.py --scenario
 FILE.wad` with a seed and minutes; its best checkpoint plays 50 episodes with each policy, beside 50 of random play. A
 finished one is a line of docs/results/own_wads.jsonl; the page, docs/results/own_wads.md, shows the newest per seed.
 Levels are built with omgifol, from requirements-test.txt.
@@ -66,8 +67,44 @@ def make_arena(seed: int) -> WAD:
     return wad
 
 
+KEY, FLASK, LOCKED_DOOR = 5, 2014, 32  # of the blue key: the door's linedefs open it for good
+FLASKS = 10
+VAULT = """\
+doom_scenario_path = vault.wad
+doom_map = map01
+available_buttons = { MOVE_FORWARD TURN_LEFT TURN_RIGHT USE }
+episode_timeout = 1050
+item_reward = 1
+render_hud = false
+"""
+
+
+def make_vault(seed: int) -> WAD:
+    """Returns the level: the player's room, two more with a key in the second, and a locked one."""
+    editor = MapEditor()
+    lit, wall = Sector(z_floor=0, z_ceil=128, tx_floor="FLOOR4_8", tx_ceil="CEIL3_5", light=192), Sidedef(tx_mid="BROWN1")
+    shut = Sector(z_floor=0, z_ceil=0, tx_floor="FLOOR4_8", tx_ceil="CEIL3_5", light=192)
+    editor.draw_sector([(0, 0), (256, 0), (256, 64), (256, 192), (256, 256), (0, 256)], lit, wall)
+    editor.draw_sector([(0, 256), (256, 256), (256, 512), (0, 512)], lit, wall)
+    editor.draw_sector([(-256, 256), (0, 256), (0, 512), (-256, 512)], lit, wall)
+    editor.draw_sector([(256, 64), (288, 64), (288, 192), (256, 192)], shut, Sidedef(tx_mid="BIGDOOR2"))
+    editor.draw_sector([(288, 0), (544, 0), (544, 256), (288, 256), (288, 192), (288, 64)], lit, wall)
+    for line in editor.linedefs:
+        ends = {(editor.vertexes[end].x, editor.vertexes[end].y) for end in (line.vx_a, line.vx_b)}
+        if ends == {(256, 64), (256, 192)}:
+            line.action = LOCKED_DOOR
+    places = random.Random(seed)
+    editor.things.append(Thing(x=128, y=128, type=PLAYER_START, angle=0, flags=7))
+    editor.things.append(Thing(x=-192, y=384, type=KEY, angle=0, flags=7))
+    for _ in range(FLASKS):
+        editor.things.append(Thing(x=places.randrange(336, 512), y=places.randrange(48, 208), type=FLASK, angle=0, flags=7))
+    wad = WAD()
+    wad.maps["MAP01"] = editor.to_lumps()
+    return wad
+
+
 ORCHARD = runpy.run_path(str(ROOT / "docs" / "own_scenario" / "make_orchard.py"))
-WADS = {"orchard": (ORCHARD["orchard"], ORCHARD["CONFIG"]), "arena": (make_arena, ARENA)}
+WADS = {"orchard": (ORCHARD["orchard"], ORCHARD["CONFIG"]), "arena": (make_arena, ARENA), "vault": (make_vault, VAULT)}
 
 
 class Learned(NamedTuple):
@@ -122,8 +159,9 @@ def list_page_lines(found: Sequence[Learned]) -> Iterator[str]:
         "`python -m benchmarks.own_wads` trains on a wad and its cfg alone, with no tuned settings, for some minutes, and "
         "plays 50 episodes with each policy; own_wads.jsonl has earlier settings too. The orchard is the level of "
         "[own-scenario.md](../own-scenario.md): thirty flasks, ten seconds. The arena is a room of monsters that shoot: a "
-        "pistol, half a minute, a hit pays 1. *Times random* uses the policy that the checkpoint names; where that is "
-        f"unknown, greedy and sampled. {INTERVALS}"
+        "pistol, half a minute, a hit pays 1. In the vault ten flasks lie behind a locked door, half a minute. *Times "
+        "random* uses the policy that the checkpoint names; where that is unknown, greedy and sampled. "
+        f"{INTERVALS}"
     )
 
 
@@ -140,7 +178,7 @@ def format_times_random(one: Learned) -> str:
 def main() -> int:
     """Runs the requested trainings; returns 0, or 1 if any failed."""
     parser = make_parser("own_wads", __doc__)
-    parser.add_argument("wads", nargs="*", metavar="WAD", help=f"levels to train on (default both): {', '.join(WADS)}")
+    parser.add_argument("wads", nargs="*", metavar="WAD", help=f"levels to train on (default all): {', '.join(WADS)}")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="seeds (default 1 2)")
     parser.add_argument("--minutes", type=float, default=15.0, help="minutes of each training (default 15)")
     parser.add_argument("--work", type=Path, default=Path("own_wads"), help="folder of the trainings (default own_wads)")

@@ -125,7 +125,7 @@ def convert(value: Any, kind: type, unit: str = "") -> Any:
     if kind is str and isinstance(value, os.PathLike):
         return os.fspath(value)
     if kind is float and type(value) is int:
-        return float(value) if abs(value) < MAX else math.copysign(math.inf, value)
+        return float(value) if abs(value) < MAX else math.inf if value > 0 else -math.inf
     if kind is int and type(value) is float and value.is_integer() and abs(value) < MAX:
         return int(value)  # TOML and Python have 1e6 as a float
     return value
