@@ -420,6 +420,8 @@ def test_an_empty_text_is_refused(value):
         ("engine", "", "threads"),
         ("entropy_cost", float("inf"), "0 or more"),
         ("target_score", float("nan"), "it takes a number"),
+        ("discount", 10**400, "0 to 1"),
+        ("discount", -(10**400), "0 to 1"),
     ],
 )
 def test_a_value_out_of_range_is_refused_with_the_range(key, value, range_):

@@ -276,8 +276,6 @@ def test_the_score_table_has_a_column_per_bot():
         ({"bots": 0}, "has 1 players, 2 to 16 can play"),
         ({"bots": 16}, "0 to 15"),
         ({"minutes": 0}, "above 0"),
-        ({"minutes": 10**400}, "60"),
-        ({"minutes": -(10**400)}, "above 0"),
         ({"bot_names": ["Rambo +exec x"], "bots": 1}, "there is no bot 'Rambo +exec x'"),
         ({"bot_names": ["Rambo"], "bots": 2}, "1 names for 2 bots"),
         ({"bot_names": ["Rambo", "Rambo"], "bots": 2}, "a name twice"),
