@@ -318,6 +318,8 @@ def test_an_interrupt_outranks_the_score_which_outranks_a_budget(progress):
         ("SIGINT", {}, "--resume run-1"),
         ("minutes", {"logger": "csv", "models_dir": "my models"}, "--resume run-1 --models-dir 'my models' --logger csv"),
         ("until_learned", {}, "--resume run-1 --no-until-learned"),
+        ("SIGINT", {"opponents": "past"}, "--resume run-1"),
+        ("SIGINT", {"opponents": "my old.ckpt"}, "--resume run-1 --opponents 'my old.ckpt'"),
     ],
 )
 def test_a_run_that_ends_early_prints_its_resume_command(make_run, stopped_by, changes, flags):

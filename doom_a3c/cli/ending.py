@@ -22,6 +22,7 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import first_line
 from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.setting import make_flag
+from doom_a3c.settings.training import OPPONENTS
 
 CURVE_COLUMNS = 30  # characters
 
@@ -80,9 +81,11 @@ def flags_to_resume(session: Session) -> str:
     config, folder = session.record.config, session.checkpoints.folder
     is_own = folder.name == session.record.name  # else the models folder itself is the run's
     flags = [f"--resume {shlex.quote(session.record.name if is_own else str(folder))}"]
-    for name in ("models_dir", "device", "address", "logger", "opponents"):
+    for name in ("models_dir", "device", "address", "logger"):
         if (value := getattr(config, name)) != getattr(Config, name) and (is_own or name != "models_dir"):
             flags.append(f"{make_flag(name)} {shlex.quote(value)}")
+    if config.opponents not in OPPONENTS:  # a file, which checkpoints do not name
+        flags.append(f"--opponents {shlex.quote(config.opponents)}")
     return " ".join(flags)
 
 
