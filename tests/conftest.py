@@ -5,6 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
+import cloudpickle
 import pytest
 
 # TensorFlow reads these when first imported or first used, so they are set before any test module does either.
@@ -29,9 +30,14 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items):
-    """Starts the slowest files first, so that none of them runs alone at the end."""
+    """Starts the slowest files first, so that none of them runs alone at the end.
+
+    Sends the classes of test modules to game servers by value: a server that imported the module would load TensorFlow.
+    """
     names = [f"test_{name}" for name in LONGEST]
     items.sort(key=lambda item: names.index(item.path.stem) if item.path.stem in names else len(names))
+    for module in {item.module for item in items}:
+        cloudpickle.register_pickle_by_value(module)
 
 
 @pytest.fixture(scope="session")
