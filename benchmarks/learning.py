@@ -134,7 +134,7 @@ def list_table_lines(found: Sequence[Learned]) -> Iterator[str]:
     yield "|---" * len(columns) + "|"
     for one in sorted(found, key=lambda one: (list(PLANS).index(one.game), one.seed)):
         plan = PLANS[one.game]
-        frames = f"{one.frames / 1e6:.1f}M of {plan.minutes * plan.rate / 1e6:.1f}M"
+        frames = f"{_format_millions(one.frames)} of {_format_millions(plan.minutes * plan.rate)}"
         verdict = held = "-"
         if plan.target is not None:
             verdict = f"{plan.target:g}: {one.verdict(plan.target)}"
@@ -158,6 +158,10 @@ def list_table_lines(found: Sequence[Learned]) -> Iterator[str]:
         "[basic](../notes/doom.md#basic-the-best-there-is) cannot reach 85, and "
         "[predict_position](../notes/doom.md#predict_position-what-can-be-had) hardly 0.80."
     )
+
+
+def _format_millions(frames: float) -> str:
+    return f"{frames / 1e6:.{1 if frames >= 1e6 else 2}f}M"
 
 
 def format_lowest_share(means: Sequence[float], target: float) -> str:

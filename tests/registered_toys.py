@@ -186,7 +186,7 @@ class Coin(Plain):
         return np.zeros(2, np.float32), float(action == self.side), True, False, {}
 
 
-class Mixed(Numbers):
+class Mixture(Numbers):
     """Takes a choice of three and two numbers, and pays for the second gear and the first number."""
 
     def __init__(self, render_mode=None):
@@ -198,7 +198,7 @@ class Mixed(Numbers):
         return seen, float(action["gear"] == 2) + float(action["pedals"][0]), *rest
 
 
-class Locked(Numbers):
+class Barred(Numbers):
     """Takes two choices, of which half are forbidden at odd times; raises if one of those is taken."""
 
     def __init__(self, render_mode=None):
@@ -216,6 +216,6 @@ class Locked(Numbers):
 
 
 PLAIN = (Plain, Slow, Picky, Coin)
-PICTURED = (Toy, Numbers, Reusing, Unseen, Failing, Blind, Grey, Floats, Shown, Rover, Talking, Mixed, Locked)
+PICTURED = (Toy, Numbers, Reusing, Unseen, Failing, Blind, Grey, Floats, Shown, Rover, Talking, Mixture, Barred)
 for toy in (*PLAIN, *PICTURED):
     gymnasium.register(f"tests/{toy.__name__}-v0", toy)

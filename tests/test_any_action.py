@@ -8,7 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import doom_a3c as dc
 from doom_a3c.run.checkpoints.checkpoint import load
 
-GAMES = ("Pendulum-v1", "tests/Mixed-v0", "tests/Locked-v0")
+GAMES = ("Pendulum-v1", "tests/Mixture-v0", "tests/Barred-v0")
 TOML = """base = "base/gymnasium"
 [game]
 id = "{}"
@@ -63,7 +63,7 @@ def test_every_engine_learns_from_every_kind_of_action(train, game, changes):
 
 
 def test_an_agent_acts_and_logs_a_histogram_of_each_part(train, tmp_path):
-    agent = train("tests/Mixed-v0")
+    agent = train("tests/Mixture-v0")
     assert agent.actions == ["gear=0", "gear=1", "gear=2", "pedals[0]", "pedals[1]"]
     gear, *pedals = agent.act(np.zeros(5, np.float32), policy="sample")[0]
     assert gear in (0, 1, 2)

@@ -99,7 +99,7 @@ def row_of(one):
 
 def test_a_row_shows_the_target_verdict_and_score_retention():
     row = row_of(training(curve=[(10, 5.0), (20, 20.0), (30, 25.0), (40, 20.0), (50, 26.0)]))
-    assert row[:5] == ["pong", "1", "0.0M of 16.2M", "3.0", "2"]
+    assert row[:5] == ["pong", "1", "0.00M of 16.2M", "3.0", "2"]
     assert row[5].startswith("19.0 (")
     assert row[6].startswith("21.1 (")
     assert row[7:] == ["sample", "-20.0", "20: not met", "80%", "abc"]  # two games give a wide interval

@@ -29,7 +29,7 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parent.parent
 CARTPOLE = ("--scenario", "cartpole")
-MIXED = ("--scenario", "registered_toys:tests/Mixed-v0")  # a choice and two numbers
+MIXED = ("--scenario", "registered_toys:tests/Mixture-v0")  # a choice and two numbers
 RUN = ("--engine", "cluster", "--workers", "1", "--evaluation-episodes", "2")
 SECONDS = 900  # the most that anything may take under other load
 until = partial(until_within, seconds=SECONDS, pause=0.5)

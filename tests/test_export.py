@@ -77,7 +77,7 @@ def decide_by_saved_model(path):
     ("name", "core"),
     [
         *((name, None) for name in ("basic", "cartpole", "predict_position", "deathmatch", "Pendulum-v1")),
-        *((f"registered_toys:tests/{name}-v0", None) for name in ("Mixed", "Locked")),
+        *((f"registered_toys:tests/{name}-v0", None) for name in ("Mixture", "Barred")),
         *(("cartpole", core) for core in OPTIONAL_CORES),
     ],
 )

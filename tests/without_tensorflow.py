@@ -53,7 +53,7 @@ def accepted():
     from doom_a3c.envs.registry import make as make_game
 
     names = ["minigrid:MiniGrid-Empty-5x5-v0", "Taxi-v4", "Blackjack-v1"]
-    names += [f"registered_toys:tests/{toy}-v0" for toy in ("Rover", "Mixed")]
+    names += [f"registered_toys:tests/{toy}-v0" for toy in ("Rover", "Mixture")]
     names += ["pendulum", "mountain_car", "lunar_lander", "bipedal_walker", "car_racing", "cartpole"]
     names += ["basic", "deathmatch", "cig_bots", "pong"]
     for name in names:

@@ -19,10 +19,11 @@ class Campaign(NamedTuple):
 
     name: str
     flags: list[str]
+    players: int = 1  # of a match, whose end is one fault
 
 
 GAMES = Campaign("game faults in one run", ["--workers", "1", "--envs-per-worker", "8", "--game-processes", "2"])
-MATCHES = Campaign("faults in matches", ["--scenario", "duel", "--workers", "1", "--envs-per-worker", "4"])
+MATCHES = Campaign("faults in matches", ["--scenario", "duel", "--workers", "1", "--envs-per-worker", "4"], 2)
 UNIT = "faults that were not counted"
 CYCLE = (
     *KINDS[:2] * 4,
@@ -44,28 +45,28 @@ def run_campaign(results: Results, campaign: Campaign, faults: int, seed: int) -
         with make_folder() as folder:
             run = VictimRun(folder, campaign.flags)
             try:
-                hurt_again_and_again(run, results, campaign.name, faults)
+                hurt_again_and_again(run, results, campaign, faults)
             finally:
                 end(run)
 
 
-def hurt_again_and_again(run: VictimRun, results: Results, campaign: str, faults: int) -> None:
-    """Breaks a run until the campaign has `faults` events or the run does not survive."""
+def hurt_again_and_again(run: VictimRun, results: Results, campaign: Campaign, faults: int) -> None:
+    """Breaks a run until its campaign has `faults` events or the run does not survive."""
     counted = 0
     run.wait_for(lambda: run.progress()["frames"])
-    for kind in itertools.islice(itertools.cycle(CYCLE), len(results.of(campaign)), faults):
+    for kind in itertools.islice(itertools.cycle(CYCLE), len(results.of(campaign.name)), faults):
         time.sleep(random.uniform(0, 0.3))
         before, start = int(run.progress()["frames"]), time.monotonic()
         try:
-            counted += hurt(run, kind) if kind in KINDS else stop(run, kind)
+            counted += hurt(run, kind) if kind in KINDS else stop(run, kind, campaign.players)
             seconds = wait_for_recovery(run, before, counted, start)
         except TimeoutError:
             alive = run.process.poll() is None
             why = "no progress, or fault not counted" if alive else f"exit status {run.process.returncode}"
-            results.add(Event(campaign, kind, False, None, None, why))
+            results.add(Event(campaign.name, kind, False, None, None, why))
             return
         counted = sum(run.progress()["faults"].values())  # a death may be two faults: its engine's and its server's
-        results.add(Event(campaign, kind, True, None, seconds))
+        results.add(Event(campaign.name, kind, True, None, seconds))
 
 
 def wait_for_recovery(run: VictimRun, before: int, counted: int, start: float) -> float:
@@ -81,7 +82,7 @@ def wait_for_recovery(run: VictimRun, before: int, counted: int, start: float) -
     return time.monotonic() - start
 
 
-def stop(run: VictimRun, kind: str) -> int:
+def stop(run: VictimRun, kind: str, players_of_match: int) -> int:
     """Stops a victim for good or for a while, or kills the fork server and its servers; returns the number of faults."""
     trainer = run.process.pid
     if kind == "keeper":
@@ -90,7 +91,7 @@ def stop(run: VictimRun, kind: str) -> int:
         run.wait_for(lambda: not players & family(trainer))
         for server in players:  # they outlive it as orphans, and another fork server has to clean up after them
             kill(server)
-        return len(players)
+        return len(players) // players_of_match
     pairs = run.wait_for(lambda: [(pid, its) for pid in engines(trainer) if (its := parent(pid))])
     victim = random.choice(pairs)[kind.startswith("server")]  # a server without engines is idle, and may stop unnoticed
     kill(victim, signal.SIGSTOP)

@@ -17,7 +17,7 @@ from benchmarks.stress.doors.door import Door
 from benchmarks.stress.doors.examples import write_small_checkpoint
 from benchmarks.stress.doors.guards import FindingError
 from benchmarks.stress.doors.mutations import Mutator, mutate_json
-from doom_a3c.cli import listing, play, train
+from doom_a3c.cli import listing, play, run_doctor, train
 from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.run import launch
 from doom_a3c.run.play import agent
@@ -108,6 +108,7 @@ def _stop_before_games() -> None:
     parser = functools.cache(make_flag_parser)
     _replace(train, make_flag_parser=parser)
     _replace(launch, _start_games=reached)
+    _replace(run_doctor, run_doctor=reached)
     _replace(play, make_flag_parser=parser)
     _replace(agent, Builder=reached)
     _replace(listing, list_scenarios=functools.cache(listing.list_scenarios))

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from doom_a3c.run.imports import PACKAGES
+
 SECONDS = 5.0  # of CPU time per input
 BYTES = 2**30  # of address space per input
 # Python's audit events: the ones an input must not cause, and the ones whose first arguments are paths to write to.
@@ -50,8 +52,9 @@ class Guard:
         resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + BYTES, resource.RLIM_INFINITY))
 
     def know_modules(self) -> None:
-        """Allows, from now on, only the modules imported so far and the standard library."""
-        self._modules = frozenset({name.partition(".")[0] for name in sys.modules} | sys.stdlib_module_names)
+        """Allows, from now on, only modules imported so far, the standard library and packages of requirements.txt."""
+        known = {name.partition(".")[0] for name in sys.modules}
+        self._modules = frozenset(known | sys.stdlib_module_names | PACKAGES.keys())
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:

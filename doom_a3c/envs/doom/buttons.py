@@ -11,7 +11,6 @@ import numpy as np
 import vizdoom
 from gymnasium.spaces import Discrete, MultiDiscrete, Space
 
-from doom_a3c.envs.flattening import shorten
 from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.games import DoomSpec, describe_actions
 
@@ -52,7 +51,8 @@ class ButtonActions(NamedTuple):
         except (TypeError, ValueError):
             sizes = ", ".join(str(len(head)) for head in self.heads)
             whole = "a whole number" if self.joint else "whole numbers, each"
-            raise UserError(f"the action {shorten(action)} is not {whole} from 0 to below {sizes}") from None
+            shown = " ".join(str(action).split())[:200]
+            raise UserError(f"the action {shown} is not {whole} from 0 to below {sizes}") from None
         return list(chosen[0]) if self.joint else [sum(values) for values in zip(*chosen, strict=True)]
 
     def describe(self) -> str:
