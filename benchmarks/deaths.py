@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 from benchmarks.common.command import make_parser, run_command
+from benchmarks.stress.campaigns.games import GAMES
 from benchmarks.stress.victims import KINDS, VictimRun, hurt
 
 
@@ -34,9 +35,7 @@ def main() -> int:
     seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
     deaths = 0
     with tempfile.TemporaryDirectory() as folder:
-        run = VictimRun(
-            Path(folder), flags or ["--workers", "1", "--envs-per-worker", "8", "--game-processes", "2", "--gif-every", "0"]
-        )
+        run = VictimRun(Path(folder), flags or GAMES.flags)
         try:
             run.wait_for(lambda: run.progress()["frames"])
             for number, kind in zip(range(options.kills), itertools.cycle(KINDS), strict=False):

@@ -20,9 +20,14 @@ from benchmarks.common.command import make_parser, run_command
 from benchmarks.stress.campaigns import disk, games, kills, soak
 from benchmarks.stress.campaigns.runs import Event, Results
 
-CAMPAIGNS = ("kills", "games", "matches", "disk", "soak")
 NAMES = {"kills": kills.CAMPAIGN, "games": games.GAMES.name, "matches": games.MATCHES.name, "disk": disk.CAMPAIGN}
-UNITS = {"kills": kills.UNIT, "games": games.UNIT, "matches": games.UNIT, "disk": disk.UNIT}
+CAMPAIGNS = (*NAMES, "soak")
+UNITS = {
+    kills.CAMPAIGN: kills.UNIT,
+    games.GAMES.name: games.UNIT,
+    games.MATCHES.name: games.UNIT,
+    disk.CAMPAIGN: disk.UNIT,
+}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -51,7 +56,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def make_table(events: list[Event]) -> str:
     """Returns a row per kind of fault."""
     lines = ["| fault | times | survived | lost, median (most) | s to recover, median (longest) |", "|---|---|---|---|---|"]
-    for campaign, unit in ((NAMES[name], unit) for name, unit in UNITS.items()):
+    for campaign, unit in UNITS.items():
         for fault in sorted({event.fault for event in events if event.campaign == campaign}):
             own = [event for event in events if (event.campaign, event.fault) == (campaign, fault)]
             lost = format_spread([event.lost for event in own if event.lost is not None], unit)

@@ -3,11 +3,11 @@
     python -m benchmarks.own_wads                # all, seeds 1 and 2, 15 minutes each
     python -m benchmarks.own_wads arena --seeds 1 --minutes 5
 
-The orchard is from docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its
-opposite: a room of monsters that shoot, a pistol, half a minute, a hit pays 1. In the vault ten flasks lie behind a locked
-door, and its key two rooms away. Every training is `train.py --scenario
-FILE.wad` with a seed and minutes; its best checkpoint plays 50 episodes with each policy, beside 50 of random play. A
-finished one is a line of docs/results/own_wads.jsonl; the page, docs/results/own_wads.md, shows the newest per seed.
+The orchard is from docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its opposite:
+a room of monsters that shoot, a pistol, half a minute, a hit pays 1. In the vault ten flasks lie behind a locked door,
+and its key two rooms away. Every training is `train.py --scenario FILE.wad` with a seed and minutes; its best checkpoint
+plays 50 episodes with each policy, beside 50 of random play. A finished one is a line of docs/results/own_wads.jsonl; the
+page, docs/results/own_wads.md, shows the newest per seed.
 Levels are built with omgifol, from requirements-test.txt.
 """
 
@@ -38,14 +38,25 @@ HALF = 896  # half the arena's side, in map units
 PLAYER_START, ZOMBIEMAN, IMP, CLIP, MEDIKIT = 1, 3004, 3001, 2007, 2012
 # Monsters hit each other too: an agent paid for kills got five per episode for doing nothing.
 THINGS = {ZOMBIEMAN: 10, IMP: 5, CLIP: 6, MEDIKIT: 4}
-ARENA = """\
-doom_scenario_path = arena.wad
+
+
+def make_config(name: str, button: str, reward: str) -> str:
+    """Returns the cfg of a level that lasts half a minute: moves, turns and a `button`, and 1 for a `reward`."""
+    return f"""\
+doom_scenario_path = {name}.wad
 doom_map = map01
-available_buttons = { MOVE_FORWARD TURN_LEFT TURN_RIGHT ATTACK }
+available_buttons = {{ MOVE_FORWARD TURN_LEFT TURN_RIGHT {button} }}
 episode_timeout = 1050
-hit_reward = 1
+{reward} = 1
 render_hud = false
 """
+
+
+def make_wad(editor: MapEditor) -> WAD:
+    """Returns a wad with one map."""
+    wad = WAD()
+    wad.maps["MAP01"] = editor.to_lumps()
+    return wad
 
 
 def make_arena(seed: int) -> WAD:
@@ -62,21 +73,11 @@ def make_arena(seed: int) -> WAD:
                 x, y = (places.randrange(-HALF + 64, HALF - 64) for _ in range(2))
             editor.things.append(Thing(x=x, y=y, type=kind, angle=places.randrange(0, 360, 45), flags=7))
     editor.things.append(Thing(x=0, y=0, type=PLAYER_START, angle=90, flags=7))
-    wad = WAD()
-    wad.maps["MAP01"] = editor.to_lumps()
-    return wad
+    return make_wad(editor)
 
 
 KEY, FLASK, LOCKED_DOOR = 5, 2014, 32  # of the blue key: the door's linedefs open it for good
 FLASKS = 10
-VAULT = """\
-doom_scenario_path = vault.wad
-doom_map = map01
-available_buttons = { MOVE_FORWARD TURN_LEFT TURN_RIGHT USE }
-episode_timeout = 1050
-item_reward = 1
-render_hud = false
-"""
 
 
 def make_vault(seed: int) -> WAD:
@@ -98,13 +99,15 @@ def make_vault(seed: int) -> WAD:
     editor.things.append(Thing(x=-192, y=384, type=KEY, angle=0, flags=7))
     for _ in range(FLASKS):
         editor.things.append(Thing(x=places.randrange(336, 512), y=places.randrange(48, 208), type=FLASK, angle=0, flags=7))
-    wad = WAD()
-    wad.maps["MAP01"] = editor.to_lumps()
-    return wad
+    return make_wad(editor)
 
 
 ORCHARD = runpy.run_path(str(ROOT / "docs" / "own_scenario" / "make_orchard.py"))
-WADS = {"orchard": (ORCHARD["orchard"], ORCHARD["CONFIG"]), "arena": (make_arena, ARENA), "vault": (make_vault, VAULT)}
+WADS = {
+    "orchard": (ORCHARD["orchard"], ORCHARD["CONFIG"]),
+    "arena": (make_arena, make_config("arena", "ATTACK", "hit_reward")),
+    "vault": (make_vault, make_config("vault", "USE", "item_reward")),
+}
 
 
 class Learned(NamedTuple):

@@ -28,8 +28,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (requirements-cluster.txt)"),
 ]
 ROOT = Path(__file__).parent.parent
-CARTPOLE = ("--scenario", "cartpole")
-MIXED = ("--scenario", "registered_toys:tests/Mixture-v0")  # a choice and two numbers
+MIXTURE = "registered_toys:tests/Mixture-v0"  # a choice and two numbers
 RUN = ("--engine", "cluster", "--workers", "1", "--evaluation-episodes", "2")
 SECONDS = 900  # the most that anything may take under other load
 until = partial(until_within, seconds=SECONDS, pause=0.5)
@@ -52,10 +51,11 @@ def ray_folders(folder):
     return [path for name in names for path in Path("/tmp").glob(name)]
 
 
-def start_run(folder, *arguments, scenario=CARTPOLE):
+def start_run(folder, *arguments, scenario="cartpole"):
+    flags = (*RUN, "--scenario", scenario, "--evaluate-every", 0, *arguments)
     with (folder / "output").open("w") as output:
         run = subprocess.Popen(
-            [sys.executable, str(ROOT / "train.py"), *RUN, *scenario, "--evaluate-every", "0", *map(str, arguments)],
+            [sys.executable, str(ROOT / "train.py"), *map(str, flags)],
             cwd=folder,
             stdout=output,
             stderr=subprocess.PIPE,
@@ -83,7 +83,7 @@ def run_to_end(folder, *arguments, **options):
 
 def refusal(folder, *arguments):
     """Returns the one-line error that refuses a run."""
-    result = call("train", *RUN, *CARTPOLE, *arguments, cwd=folder)
+    result = call("train", *RUN, "--scenario", "cartpole", *arguments, cwd=folder)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result
     return result.stderr
 
@@ -121,8 +121,8 @@ def leftovers(folder):
 def test_a_killed_driver_leaves_nothing_and_its_run_resumes(folder, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # must not apply to our own cluster
     before = leftovers(folder)
-    run = start_run(folder, "--frames", 100_000_000, "--checkpoint-every", 2, scenario=MIXED)
-    until(lambda: counts(folder, MIXED[1]).updates > 0, "the first checkpoint")
+    run = start_run(folder, "--frames", 100_000_000, "--checkpoint-every", 2, scenario=MIXTURE)
+    until(lambda: counts(folder, MIXTURE).updates > 0, "the first checkpoint")
     for pid in pids(folder, "raylet"):
         assert b"RAY_AUTH_MODE=token" in (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
     until(lambda: list((folder / "frames").glob("*/*.gif")), "the first recording")
@@ -132,10 +132,10 @@ def test_a_killed_driver_leaves_nothing_and_its_run_resumes(folder, monkeypatch)
     run.kill()
     run.communicate()
     until(lambda: processes_of(folder) == {}, "the end of all processes")
-    checkpoint = counts(folder, MIXED[1])
+    checkpoint = counts(folder, MIXTURE)
     budget = checkpoint.episodes + 100
     status, output, errors = run_to_end(
-        folder, "--resume", "--hosts", 2, "--episodes", budget, "--summary", "summary.json", scenario=MIXED
+        folder, "--resume", "--hosts", 2, "--episodes", budget, "--summary", "summary.json", scenario=MIXTURE
     )
     assert (status, errors) == (0, "")
     assert "resuming at frame" in output
@@ -148,8 +148,8 @@ def test_a_killed_driver_leaves_nothing_and_its_run_resumes(folder, monkeypatch)
     assert summary["frames"] == summary["steps"] > checkpoint.frames
     assert summary["frames"] % 256 == 0  # whole rollouts
     assert summary["faults"] == {}
-    assert len(counts(folder, MIXED[1]).curve) == summary["episodes"]
-    assert counts(folder, MIXED[1]).updates == summary["updates"] > checkpoint.updates
+    assert len(counts(folder, MIXTURE).curve) == summary["episodes"]
+    assert counts(folder, MIXTURE).updates == summary["updates"] > checkpoint.updates
 
 
 def test_interrupting_a_run_while_ray_starts_leaves_nothing(folder):
@@ -230,10 +230,11 @@ def survives(folder, pid, fault, times=1):
 
 def test_a_run_survives_faults_and_leaves_a_users_cluster_intact(folder, secret):
     (folder / "short.toml").write_text('base = "duel"\n[game.match]\nminutes = 0.1\n')
-    doom = ("--scenario", "short.toml", "--envs-per-worker", "2", "--gif-every", "0")  # a match of two agents
+    doom = ("--envs-per-worker", 2, "--gif-every", 0)  # a match of two agents
     address = cluster_with(folder, "token")
     before = set(pids(folder, "gcs_server") + pids(folder, "raylet"))
-    run = start_run(folder, "--address", address, "--frames", 100_000_000, "--checkpoint-every", 1, scenario=doom)
+    endless = ("--address", address, "--frames", 100_000_000, "--checkpoint-every", 1)
+    run = start_run(folder, *doom, *endless, scenario="short.toml")
     until(lambda: counts(folder).updates > 5, "the first checkpoint")
     (host,) = pids(folder, "ray::HostActor")
     engines = set(pids(folder, "vizdoom"))
@@ -261,18 +262,8 @@ def test_a_run_survives_faults_and_leaves_a_users_cluster_intact(folder, secret)
     assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before
     until(lambda: not members & set(processes_of(folder)), "the end of the actors and their engines")
     frames = counts(folder).frames + 1000
-    resume_flags = (
-        "--resume",
-        "--scenario",
-        "short.toml",
-        "--address",
-        address,
-        "--transport",
-        "rollouts",
-        "--frames",
-        frames,
-    )
-    resumed = call("train", *RUN, "--evaluate-every", 0, *resume_flags, cwd=folder, timeout=SECONDS)
+    resume_flags = ("--resume", "--scenario", "short.toml", "--address", address, "--transport", "rollouts")
+    resumed = call("train", *RUN, "--evaluate-every", 0, *resume_flags, "--frames", frames, cwd=folder, timeout=SECONDS)
     assert (resumed.returncode, resumed.stderr) == (0, "")
     assert counts(folder).frames >= frames
     assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before

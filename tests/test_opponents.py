@@ -24,6 +24,7 @@ from test_duels import STEPS, make_scenario
 from benchmarks.common.processes import engines, kill, until
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.opponents import OpposedGames, PolicyOpponent
+from doom_a3c.agent.parameters import variable_name
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.random_policy import RandomPolicy
@@ -222,7 +223,7 @@ def test_weights_that_win_all_matches_have_the_highest_rating(tmp_path, games):
 
 
 def trained(seed):
-    return {name: value.numpy() for name, value in named(network(f"n{seed}", seed)).items()}
+    return read_weights(network(f"n{seed}", seed))
 
 
 def meet(opponent, players):
@@ -265,7 +266,7 @@ def test_matches_out_of_step_after_a_fault_get_new_members_too(tmp_path):
 
 
 def test_unusable_league_members_are_skipped_or_removed(tmp_path):
-    mine, other = ({name: p.numpy() for name, p in named(net).items()} for net in (network("l"), network("m", 1)))
+    mine, other = read_weights(network("l")), read_weights(network("m", 1))
     league = League(tmp_path)
     mine["of another kind"] = np.zeros(least_parameters(SMALL), np.float32)  # so that the file is large enough
     league.add(make_record(1000), 1.0, mine)
@@ -285,10 +286,8 @@ def test_unusable_league_members_are_skipped_or_removed(tmp_path):
     assert [member.rating for member in again.members] == [6.0, 5.0], "the new member replaces all copies with its frames"
 
 
-def named(net):
-    from doom_a3c.agent.parameters import variable_name
-
-    return {variable_name(parameter): parameter for parameter in net.parameters}
+def read_weights(net):
+    return {variable_name(parameter): parameter.numpy() for parameter in net.parameters}
 
 
 def test_a_rated_match_pays_its_performance_rating_at_the_end():
@@ -381,7 +380,7 @@ def test_an_opponent_must_fit_the_users_game(tmp_path):
     scenario, config = catalog.find(str(file)), Config(scenario=str(file), opponents=str(tmp_path / "a.ckpt"))
     builder, record = Builder(scenario, config), begin_run(scenario, config)
     net = builder.make_network("a", 0)
-    weights = {name: parameter.numpy() for name, parameter in named(net).items()}
+    weights = read_weights(net)
     save(tmp_path / "a.ckpt", weights, record)
     assert len(arrange_league(record, builder, tmp_path, weights).members) == 1
     agent = TrainedAgent(builder, net, record, "a.ckpt")
@@ -610,13 +609,9 @@ def test_a_match_that_ends_early_still_gives_the_score(agents, monkeypatch, caps
     assert "frags: you -1.00, the agent 0.00: the agent wins, ended early" in capsys.readouterr().out
 
 
-def test_settings_of_sampled_matches_are_refused(tmp_path, monkeypatch, capsys):
-    record = begin_run(make_scenario(), Config())
-    builder = Builder(record.scenario, record.config)
-    for name in "ab":
-        network = builder.make_network(name, 1)
-        save(tmp_path / f"{name}.ckpt", {key: part.numpy() for key, part in named(network).items()}, record)
-    builder.close()
+def test_settings_of_sampled_matches_are_refused(agents, tmp_path, monkeypatch, capsys):
+    for name, agent in zip("ab", agents, strict=True):
+        save(tmp_path / f"{name}.ckpt", read_weights(agent.network), agent.record)
     monkeypatch.chdir(tmp_path)
     for flags, words in ((["--policy", "greedy"], "--policy greedy:"), (["--epsilon", "0.1"], "--epsilon:")):
         assert play_command.main(["--compare", "a.ckpt", "b.ckpt", *flags]) == 2

@@ -5,7 +5,7 @@ import math
 import pytest
 import vizdoom
 
-from benchmarks.own_wads import VAULT, make_vault
+from benchmarks.own_wads import WADS
 
 pytestmark = pytest.mark.tools
 POSE = [vizdoom.GameVariable.POSITION_X, vizdoom.GameVariable.POSITION_Y, vizdoom.GameVariable.ANGLE]
@@ -32,8 +32,9 @@ class Walker:
 
 @pytest.mark.parametrize("has_key", [True, False])
 def test_only_the_key_opens_the_vault(tmp_path, has_key):
+    make_vault, config = WADS["vault"]
     make_vault(7).to_file(str(tmp_path / "vault.wad"))
-    (tmp_path / "vault.cfg").write_text(VAULT)
+    (tmp_path / "vault.cfg").write_text(config)
     game = vizdoom.DoomGame()
     game.load_config(str(tmp_path / "vault.cfg"))
     game.set_doom_scenario_path(str(tmp_path / "vault.wad"))

@@ -16,13 +16,13 @@ from doom_a3c.record.metrics.counters import WINDOW, EvaluationPoint, Point
 from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.run_record import format_needed_flags
+from doom_a3c.run.launch import format_resume_flags
 from doom_a3c.run.session import Session
 from doom_a3c.run.training import Result
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import first_line
 from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.setting import make_flag
-from doom_a3c.settings.training import OPPONENTS
 
 CURVE_COLUMNS = 30  # characters
 
@@ -58,7 +58,8 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
         panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
     if result.stopped_by not in ("frames", "episodes"):
         whole = " --no-until-learned" if result.stopped_by == "until_learned" else ""
-        panel.log(f"  {command.find_program_call('train')} {flags_to_resume(session)}{whole}{named}")
+        flags = f"{flags_to_resume(session)}{whole}{format_resume_flags(session.record)}"
+        panel.log(f"  {command.find_program_call('train')} {flags}")
 
 
 def _count_left_out(progress: Progress, before: int) -> int:
@@ -84,8 +85,6 @@ def flags_to_resume(session: Session) -> str:
     for name in ("models_dir", "device", "address", "logger"):
         if (value := getattr(config, name)) != getattr(Config, name) and (is_own or name != "models_dir"):
             flags.append(f"{make_flag(name)} {shlex.quote(value)}")
-    if config.opponents not in OPPONENTS:  # a file, which checkpoints do not name
-        flags.append(f"--opponents {shlex.quote(config.opponents)}")
     return " ".join(flags)
 
 

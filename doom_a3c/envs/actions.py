@@ -10,8 +10,8 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from gymnasium.spaces.utils import flatdim
 from numpy.typing import NDArray
 
-from doom_a3c.envs.flattening import NUMERIC, name_key, shorten
-from doom_a3c.settings.actions import MixedBox, list_choice_sizes
+from doom_a3c.envs.flattening import NUMERIC, name_key
+from doom_a3c.settings.actions import MixedBox, list_choice_sizes, read_choice, shorten
 from doom_a3c.settings.errors import UserError
 
 _MAX_OUTPUTS = 1_000_000  # choices and numbers of a part: each has a name
@@ -82,12 +82,9 @@ def adapt_actions(name: str, space: Space[Any]) -> ActionAdapter:
 def _read_index(name: str, count: int, action: Any) -> int:
     """Returns the index of one of `count` actions. Raises UserError if there is none."""
     try:
-        index = int(action)
-    except (TypeError, ValueError, OverflowError):
-        index = -1
-    if not 0 <= index < count or index != action:
-        raise UserError(f"{name}: the action {shorten(action)} is none of 0 to {count - 1}")
-    return index
+        return read_choice(action, count)
+    except ValueError:
+        raise UserError(f"{name}: the action {shorten(action)} is none of 0 to {count - 1}") from None
 
 
 def _make_space(sizes: tuple[int, ...], numbers: int) -> MultiDiscrete | Box:

@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from gymnasium.spaces.utils import flatdim, flatten
 from numpy.typing import NDArray
 
+from doom_a3c.settings.actions import shorten
 from doom_a3c.settings.errors import UserError
 
 NUMERIC = (Box, Discrete, MultiDiscrete, MultiBinary)  # parts of all other spaces, such as texts, are left out
@@ -157,11 +158,6 @@ def describe(array: Array) -> str:
         return str(array)
     limits = f", {float(array.min()):.4g} to {float(array.max()):.4g}" if array.size else ""
     return f"{array.dtype} of shape {array.shape}{limits}"
-
-
-def shorten(space: Any) -> str:
-    """Returns a space, or words, in one line of limited length."""
-    return " ".join(str(space).split())[:200]
 
 
 def _name_kind(space: Any) -> str:

@@ -10,8 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 from numpy.typing import NDArray
 
-from doom_a3c.envs.flattening import shorten
-from doom_a3c.settings.actions import list_choice_sizes
+from doom_a3c.settings.actions import list_choice_sizes, shorten
 from doom_a3c.settings.errors import UserError
 
 METHOD = "action_masks"  # of an environment or a wrapper, as in sb3-contrib

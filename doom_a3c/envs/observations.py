@@ -9,8 +9,9 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Space
 from numpy.typing import NDArray
 
-from doom_a3c.envs.flattening import NUMERIC, Label, Part, describe, list_parts, shorten
+from doom_a3c.envs.flattening import NUMERIC, Label, Part, describe, list_parts
 from doom_a3c.envs.pixels import History, Pixels
+from doom_a3c.settings.actions import shorten
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import Observation
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -82,12 +83,23 @@ def override_record(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     kept = {key: value for key, value in to_flat(old.config).items() if key not in _OF_A_SESSION}
     _check_folders({**kept, **dict.fromkeys(settings, "")}, old.name)
     opponents = kept["opponents"]
-    if "opponents" not in settings and opponents not in (*OPPONENTS, *list_models()):  # the checkpoint may be untrusted
+    if "opponents" not in settings and _is_file(opponents):  # the checkpoint may be untrusted
         raise UserError(f"the run played against {opponents}: name that file with --opponents, or use --opponents self")
     tables = {path: source for path, source in scenario.sources.items() if not path.startswith("training.")}
     layers = [Layer(CHECKPOINT, kept), *_list_layers(settings)]
     scenario, config = scenarios.apply_layers(replace(scenario, sources=tables), {}, layers, "the checkpoint's settings")
     return continue_run(old, scenario, _check_combinations(scenario, config, settings))
+
+
+def _is_file(opponents: str) -> bool:
+    """Returns whether the opponents are a checkpoint of the user's, whose file a run's own checkpoints do not name."""
+    return opponents not in (*OPPONENTS, *list_models())
+
+
+def format_resume_flags(record: RunRecord) -> str:
+    """Returns the flags that --resume needs beside the run, each after a space: for what checkpoints may not name."""
+    opponents = record.config.opponents
+    return format_needed_flags(record) + (f" --opponents {shlex.quote(opponents)}" if _is_file(opponents) else "")
 
 
 def _list_layers(settings: Mapping[str, Any]) -> list[Layer]:
@@ -185,7 +197,7 @@ def _name_checkpoint(session: Session, checkpoints: CheckpointFolder) -> Iterato
         mistake = UserError if unusable else DivergedError  # a fault of the user's own environment
         raise mistake(f"{error}; the last good checkpoint is {checkpoints.last}") from None
     except UserError as error:  # from the game's code, say
-        resume = f"--resume {session.record.name}{format_needed_flags(session.record)}"
+        resume = f"--resume {session.record.name}{format_resume_flags(session.record)}"
         if FUNCTION.fullmatch(session.record.config.scenario):
             resume = f"doom_a3c.resume({str(checkpoints.folder)!r}, env=...)"
         saved = f"; {resume} continues from {checkpoints.last}" if checkpoints.last.exists() else ""

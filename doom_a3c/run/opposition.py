@@ -49,7 +49,8 @@ class LeagueOpponent:
         """`choose` returns the next member for a part of the players, 0 to 3; `random` samples its actions."""
         self._choose, count = choose, min(AT_ONCE, players)
         # The players of each member. The first half of an evaluation's plays greedily: both halves meet all members.
-        self._parts = [np.arange(players)[part::count] for part in range(count)]
+        self._parts = [np.arange(part, players, count) for part in range(count)]
+        self._order = np.argsort(np.concatenate(self._parts))  # of the players among the parts' actions
         self._networks = [make_network(f"opponent_{index}") for index in range(len(self._parts))]
         self._opponents = [
             PolicyOpponent(Policy(network), len(part), random)
@@ -69,7 +70,7 @@ class LeagueOpponent:
                 self.ratings[part] = member.rating
             seen = map_nested(lambda array, part=part: array[part], observations)
             parts.append(opponent.act(seen, resets[part]))
-        return np.concatenate(parts)[np.argsort(np.concatenate(self._parts))]
+        return np.concatenate(parts)[self._order]
 
 
 class RatedMatches(GamesWrapper):
@@ -122,7 +123,9 @@ def arrange_league(record: RunRecord, builder: Builder, folder: Path, weights: S
     else:
         league = League(folder / FOLDER, [_load_opponent(record, builder)], fixed=True)
     builder.opposed = config.count_opposed(builder.agents)
-    builder.make_opponent = partial(_make_drawn_opponent, record, builder, league)
+    builder.make_opponent = partial(
+        _make_opponent, record, builder, Stream.TRAINING, choose=lambda random, part: league.draw(random)
+    )
     return league
 
 
@@ -141,17 +144,17 @@ def _load_opponent(record: RunRecord, builder: Builder) -> Member:
     return Member(0, 0.0, checkpoint.variables)
 
 
-def _make_drawn_opponent(record: RunRecord, builder: Builder, league: League, players: int) -> LeagueOpponent:
-    random = _make_random(record, Stream.TRAINING, players)
-    return LeagueOpponent(lambda part: league.draw(random), _network_maker(record, builder), players, random)
-
-
-def _make_random(record: RunRecord, stream: Stream, players: int) -> np.random.Generator:
-    return np.random.default_rng(make_seed(record.config.seed, stream, record.restarts, players))
-
-
-def _network_maker(record: RunRecord, builder: Builder) -> Callable[[str], ACNetwork]:
-    return partial(builder.make_network, seed=record.config.seed)
+def _make_opponent(
+    record: RunRecord,
+    builder: Builder,
+    stream: Stream,
+    players: int,
+    choose: Callable[[np.random.Generator, int], Member],
+) -> LeagueOpponent:
+    """Makes an opponent whose members `choose` returns, given its random generator and a part of its players."""
+    random = np.random.default_rng(make_seed(record.config.seed, stream, record.restarts, players))
+    make_network = partial(builder.make_network, seed=record.config.seed)
+    return LeagueOpponent(partial(choose, random), make_network, players, random)
 
 
 def make_rated_matches(record: RunRecord, builder: Builder, league: League, matches: int) -> GameVector:
@@ -162,9 +165,11 @@ def make_rated_matches(record: RunRecord, builder: Builder, league: League, matc
     opponents: list[LeagueOpponent] = []
 
     def make(players: int) -> LeagueOpponent:
-        random = _make_random(record, Stream.EVALUATION, players)
-        opponents.append(LeagueOpponent(league.find_strong, _network_maker(record, builder), players, random))
-        return opponents[0]
+        opponent = _make_opponent(
+            record, builder, Stream.EVALUATION, players, choose=lambda random, part: league.find_strong(part)
+        )
+        opponents.append(opponent)
+        return opponent
 
     env = builder.make_evaluation_env(matches, make)
     return RatedMatches(env, opponents[0])

@@ -238,7 +238,9 @@ def _make_training(
 
         guard = CollapseGuard(engine, progress, config, view.log, save)
     stopping, expected = StoppingRule(config, progress), record.scenario.expected_mean
-    watch = LearningWatch(config, expected, progress, record.best.evaluations, view.log, stopping.end)
+    watch = None  # of several agents: frags against itself need not rise, and ratings are no scores
+    if not reporter.rated:
+        watch = LearningWatch(config, expected, progress, record.best.evaluations, view.log, stopping.end)
     return Training(
         engine,
         progress=progress,
@@ -247,5 +249,5 @@ def _make_training(
         reporter=reporter,
         stopping=stopping,
         guard=guard,
-        watch=None if reporter.rated else watch,  # frags against itself need not rise, and ratings are no scores
+        watch=watch,
     )

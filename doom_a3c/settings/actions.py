@@ -1,4 +1,4 @@
-"""Action spaces: the one that mixes choices and numbers, and the choices in each."""
+"""Action spaces: the one that mixes choices and numbers, the choices in each, and how messages name them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ class MixedBox(Box):
         return action
 
 
+def read_choice(choice: Any, count: int) -> int:
+    """Returns one of `count` choices as a whole number from 0; raises ValueError for others, such as -1, 0.5 and NaN."""
+    try:
+        index = int(choice)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(str(error)) from None
+    if not 0 <= index < count or index != choice:
+        raise ValueError(f"{choice} is none of 0 to {count - 1}")
+    return index
+
+
 def list_choice_sizes(space: Space[Any]) -> list[int]:
     """Returns the number of values of each choice in an action; numbers of a Box are no choices."""
     match space:
@@ -39,3 +50,8 @@ def list_choice_sizes(space: Space[Any]) -> list[int]:
         case MixedBox():
             return list(space.sizes)
     return []
+
+
+def shorten(space: object) -> str:
+    """Returns a space, an action or words, for a message in one line, as at most 200 characters."""
+    return " ".join(str(space).split())[:200]

@@ -11,6 +11,7 @@ import numpy as np
 import vizdoom
 from gymnasium.spaces import Discrete, MultiDiscrete, Space
 
+from doom_a3c.settings.actions import read_choice, shorten
 from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.games import DoomSpec, describe_actions
 
@@ -47,12 +48,11 @@ class ButtonActions(NamedTuple):
         """Returns the button vector of an action; raises UserError if it is not in the space."""
         choices = [action] if self.joint else action
         try:
-            chosen = [_choose(head, choice) for head, choice in zip(self.heads, choices, strict=True)]
+            chosen = [head[read_choice(choice, len(head))] for head, choice in zip(self.heads, choices, strict=True)]
         except (TypeError, ValueError):
             sizes = ", ".join(str(len(head)) for head in self.heads)
             whole = "a whole number" if self.joint else "whole numbers, each"
-            shown = " ".join(str(action).split())[:200]
-            raise UserError(f"the action {shown} is not {whole} from 0 to below {sizes}") from None
+            raise UserError(f"the action {shorten(action)} is not {whole} from 0 to below {sizes}") from None
         return list(chosen[0]) if self.joint else [sum(values) for values in zip(*chosen, strict=True)]
 
     def describe(self) -> str:
@@ -61,13 +61,6 @@ class ButtonActions(NamedTuple):
             return describe_actions(self.names[0])
         heads = ", ".join(f"{len(names)} of {_shorten_head(names)}" for names in self.names)
         return f"{len(self.heads)} choices: {heads}"
-
-
-def _choose(head: Sequence[Sequence[float]], choice: Any) -> Sequence[float]:
-    """Returns the chosen button vector of a head; raises TypeError or ValueError for another choice, such as -1 or 0.5."""
-    if not 0 <= choice < len(head) or choice != int(choice):
-        raise ValueError(choice)
-    return head[int(choice)]
 
 
 def _shorten_head(names: Sequence[str]) -> str:

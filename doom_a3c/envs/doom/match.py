@@ -55,28 +55,27 @@ class Match:
         self._frags = 0.0
         self._check_at = 0  # the frame of the next look for lost bots
         self._has_lost = False  # whether bots have been lost in this match
-        self._hosts = True
 
     def begin(self, game: vizdoom.DoomGame, hosts: bool = True) -> None:
         """Begins a match on an engine that has just started; one that `hosts` adds the bots."""
         for command in self._commands if hosts else ():
             game.send_game_command(command)
-        self._frags, self._check_at, self._has_lost, self._hosts = 0.0, _JOINING_FRAMES, False, hosts
+        self._frags, self._check_at, self._has_lost = 0.0, _JOINING_FRAMES, False
 
     def count_frags(self, game: vizdoom.DoomGame) -> float:
         """Returns the change of the player's frags since the previous call; a suicide is -1."""
         before, self._frags = self._frags, game.get_game_variable(vizdoom.GameVariable.FRAGCOUNT)
         return self._frags - before
 
-    def readd_lost(self, game: vizdoom.DoomGame) -> int:
-        """Notes that bots have left the match; the host adds them again, and returns how many. Others return 0."""
+    def readd_lost(self, game: vizdoom.DoomGame, hosts: bool = True) -> int:
+        """Notes that bots have left; one that `hosts` adds them again, and returns how many. Others return 0."""
         if game.get_episode_time() < self._check_at:
             return 0
         lost = self._count_missing(game)
         if lost <= 0:
             return 0
         self._has_lost, self._check_at = True, game.get_episode_time() + _JOINING_FRAMES
-        if not self._hosts:
+        if not hosts:
             return 0
         for command in self._commands if self._are_named else self._commands[:lost]:  # the engine adds no name twice
             game.send_game_command(command)
@@ -87,12 +86,15 @@ class Match:
 
     def read_state(self, game: vizdoom.DoomGame) -> int:
         """Returns a checksum of all players' frags, 0 to 250, which is the same in all engines of a match."""
-        return sum(place * int(game.get_game_variable(each)) for place, each in enumerate(_FRAGS, 1)) % 251
+        return sum(place * int(frags) for place, frags in enumerate(self._read_frags(game), 1)) % 251
 
     def read_rivals(self, game: vizdoom.DoomGame) -> Sequence[float]:
         """Returns the frags of the others in a match that has ended; none if a bot was lost, and its frags with it."""
         if self._has_lost or self._count_missing(game) > 0:
             return []
         own = int(game.get_game_variable(vizdoom.GameVariable.PLAYER_NUMBER))
-        frags = [game.get_game_variable(each) for each in _FRAGS[: self._players]]
-        return [value for number, value in enumerate(frags) if number != own]
+        return [frags for number, frags in enumerate(self._read_frags(game)) if number != own]
+
+    def _read_frags(self, game: vizdoom.DoomGame) -> list[float]:
+        """Returns the frags of every player, by number."""
+        return [game.get_game_variable(each) for each in _FRAGS[: self._players]]

@@ -80,7 +80,7 @@ class SeatEnv(DoomEnv):
         info: dict[str, Any] = {SHAPING: bonus} if bonus else {}
         if ended:
             info[RIVALS] = list(match.read_rivals(game))
-        elif lost := match.readd_lost(game):
+        elif lost := match.readd_lost(game, hosts=self._number == 0):
             info[FAULTS] = [BOT_LOST] * lost
         self._read_state()
         return self._observe(), float(match.count_frags(game)), False, ended, info

@@ -183,8 +183,8 @@ def begin_run(scenario: scenarios.Scenario, config: Config, name: str | None = N
 def continue_run(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> RunRecord:
     """Returns the record of a resumed run with new settings."""
     counters, best = old.counters, old.best
-    opponents = [_describe_opponents(*each) for each in ((old.scenario, old.config), (scenario, config))]
-    if old.scenario.name != scenario.name or opponents[0] != opponents[1]:  # their scores cannot be compared
+    others = _describe_opponents(old.scenario, old.config) != _describe_opponents(scenario, config)
+    if others or old.scenario.name != scenario.name:  # their scores cannot be compared
         counters = counters._replace(scores=(), lengths=(), curve=(), stride=1, halvings=0)
         best = best._replace(score=None, evaluations=(), confirmed=False)
     if (old.scenario.game, old.config.discount) != (scenario.game, config.discount):
