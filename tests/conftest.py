@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))  # `python -m pytest` does this, plain `pytest` do
 
 LONGEST = (
     *("cluster", "pretrained", "commands", "campaign", "deaths", "pages", "signals", "nothing_lost", "driver"),
-    *("resuming", "tour", "learner", "shaping"),
+    *("opponents", "api", "guard", "resuming", "tour", "learner", "shaping"),
 )
 
 
