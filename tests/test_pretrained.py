@@ -34,8 +34,10 @@ def model(tmp_path_factory):
     return folder / "models" / "best.ckpt"
 
 
-# Models whose episodes take seconds of CPU: Atari's best, and Doom games that are won by staying alive.
-LONG = dict.fromkeys(("breakout", "breakout_lstm", "pong", "pong_lstm", "take_cover", "deathmatch"), pytest.mark.process)
+# Models whose episodes take seconds of CPU: Atari's best, Doom games that are won by staying alive, and matches.
+LONG = dict.fromkeys(
+    ("breakout", "breakout_lstm", "pong", "pong_lstm", "take_cover", "deathmatch", "cig_bots"), pytest.mark.process
+)
 
 
 def scores_side_by_side(agent, greedy, episodes):
