@@ -121,7 +121,7 @@ def scenarios_page() -> str:
         scenario = catalog.find(name)
         parts += ["", f"## {name}", "", f"{scenario.description}.", "", f"- game: `{scenario.game.title}`"]
         parts += [f"- expected score: {scenario.expected_score}", f"- train: `python train.py --scenario {name}`"]
-        pictures = [f"{folder}/{name}.{kind}" for folder, kind in (("scenarios", "gif"), ("results/learned", "png"))]
+        pictures = [f"{folder}/{name}.{kind}" for folder, kind in (("scenarios", "webp"), ("results/learned", "png"))]
         parts += ["", *(f"![{name}]({path})" for path in pictures if (ROOT / "docs" / path).exists())]
     return "\n".join([*parts, ""])
 

@@ -18,6 +18,14 @@ site = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(site)
 
 
+@pytest.mark.parametrize("folder", ["scenarios", "results/learned"])
+def test_the_page_of_scenarios_shows_every_film_and_curve(root, folder):
+    text = (root / "docs" / "scenarios.md").read_text()
+    pictures = [path.relative_to(root / "docs") for path in (root / "docs" / folder).iterdir()]
+    assert pictures
+    assert [str(path) for path in pictures if f"]({path})" not in text] == []
+
+
 @pytest.mark.parametrize("name", ["settings.md", "scenarios.md"])
 def test_generated_pages_are_up_to_date(name):
     assert (ROOT / "docs" / name).read_text() == site.PAGES[name](), "python docs/site.py updates it"
