@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,9 +26,9 @@ from benchmarks.common.processes import engines, kill, until
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.opponents import OpposedGames, PolicyOpponent
 from doom_a3c.agent.parameters import variable_name
-from doom_a3c.agent.player import Episode
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.random_policy import RandomPolicy
+from doom_a3c.cli import cross_play as cross_play_command
 from doom_a3c.cli import play as play_command
 from doom_a3c.cli.compare import check_games
 from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
@@ -44,6 +45,7 @@ from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.cross_play import find_outcome, play_pairings
 from doom_a3c.run.play.human_match import play_person
 from doom_a3c.run.play.playback import load_opponent
+from doom_a3c.run.play.seated_match import play_seated
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.interface import RIVALS
@@ -305,7 +307,7 @@ def test_a_rated_match_pays_its_performance_rating_at_the_end():
 
 @pytest.mark.parametrize(("score", "rivals", "outcome"), [(2, (1, 1.5), 1), (2, (2, 1), 0.5), (2, (1, 3), 0), (2, (), 0.5)])
 def test_the_most_frags_win_a_match(score, rivals, outcome):
-    assert find_outcome(Episode(score, 5, 0.0, 0, score, rivals)) == outcome
+    assert find_outcome(score, rivals) == outcome
 
 
 @pytest.mark.parametrize(("opponents", "shown", "players"), [("self", 6, 6), ("past", 6, 10), ("mine.ckpt", 6, 12)])
@@ -353,6 +355,56 @@ def test_agents_play_each_other_from_both_seats(agents):
     assert {step[2] for step in steps} == {0, 2}, "two matches at a time from the first seat, then one from the other"
 
 
+def make_agent(name, *buttons, wad="multi_duel.wad", **fields):
+    """Returns an untrained agent with these actions alone, which sees a larger picture and no numbers."""
+    base = make_scenario(wad, variables=())
+    available = sorted({button for action in buttons for button in action})
+    game = replace(base.game, available_buttons=available, buttons=list(buttons), **fields)
+    scenario, config = replace(base, game=game, observation=replace(base.observation, size=(96, 96))), Config()
+    builder = Builder(scenario, config)
+    return TrainedAgent(builder, builder.make_network(name, 0), begin_run(scenario, config), name)
+
+
+def test_agents_with_other_buttons_and_views_play_each_other(agents):
+    """The fighter kills itself by rockets at the wall in front, whoever is the host, and the walker cannot fire."""
+    fighter = make_agent("fighter", ["MOVE_FORWARD", "ATTACK"], ["ATTACK"])
+    walker = make_agent("walker", ["MOVE_LEFT"], ["MOVE_RIGHT"], wad="deathmatch.wad", match={})
+    check_games([fighter, walker])
+    steps = []
+    (pairing,) = play_pairings([fighter, walker], 3, 1, lambda first, second, done: steps.append((first, second, done)))
+    assert list(pairing.outcomes) == [0, 0, 0]
+    assert list(dict.fromkeys(steps)) == [(0, 1, 0), (0, 1, 1), (0, 1, 2)]
+    assert len(steps) == 3 * STEPS
+
+
+def test_a_match_that_an_engines_death_cuts_short_is_played_again():
+    walker, fighter = make_agent("walker", ["MOVE_LEFT"], ["MOVE_RIGHT"]), make_agent("fighter", ["ATTACK"], ["USE"])
+    steps = []
+
+    def report(done):
+        steps.append(done)
+        if len(steps) == 5:
+            kill(max(engines(os.getpid())))
+
+    played = play_seated([walker, fighter], walker.record.scenario.game, 1, 1, report)
+    assert [len(frags) for frags in played] == [2]
+    assert len(steps) == 5 + STEPS
+    assert until(lambda: not engines(os.getpid()))
+
+
+def test_only_doom_agents_in_step_play_each_other(agents):
+    slow = make_agent("slow", ["ATTACK"], ["USE"], frame_skip=8)
+    assert "slow acts every 8 frames, 0.ckpt every 4" in complaint(lambda: check_games([agents[0], slow]))
+    scenario = catalog.find("cartpole")
+    builder = Builder(scenario, Config())
+    pole = TrainedAgent(builder, builder.make_network("pole", 0), begin_run(scenario, Config()), "pole.ckpt")
+    assert "pole.ckpt plays cartpole, not Doom" in complaint(lambda: check_games([agents[0], pole]))
+    assert "of one game" in complaint(lambda: check_games([pole, agents[0]]))
+    reminded = make_agent("reminded", ["ATTACK"], ["USE"])
+    reminded.builder.inputs = reminded.builder.inputs._replace(previous=3)
+    assert "reminded sees its last action" in complaint(lambda: check_games([agents[0], reminded]))
+
+
 def test_the_checkpoints_of_a_run_are_its_league_and_its_best(tmp_path):
     for name in ("best.ckpt", "last.ckpt", "league/frames-1.ckpt", "league/frames-2.ckpt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -390,7 +442,7 @@ def test_an_opponent_must_fit_the_users_game(tmp_path):
     assert "other actions" in complaint(lambda: arrange_league(record, builder, tmp_path, weights))
     assert "actions" in complaint(lambda: load_opponent(agent, config.opponents))
     other = TrainedAgent.load(tmp_path / "a.ckpt", GameOverride(wad=str(tmp_path / "mine.wad")))
-    assert "no match" in complaint(lambda: check_games([agent, other]))
+    check_games([agent, other])  # though it could be no opponent in training, it can play a match
     save(tmp_path / "a.ckpt", {name: value * np.nan for name, value in weights.items()}, record)
     assert "finite" in complaint(lambda: arrange_league(record, builder, tmp_path, weights))
 
@@ -493,6 +545,18 @@ def test_impossible_opponents_give_a_one_line_error(tmp_path, monkeypatch, capsy
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["/one/long/way/a.ckpt", "/another/b.ckpt"], ["a.ckpt", "b.ckpt"]),
+        (["/run/last.ckpt", "/other/last.ckpt", "/other/b.ckpt"], ["run/last.ckpt", "other/last.ckpt", "other/b.ckpt"]),
+        (["/run/a.ckpt", "/run/a.ckpt", "/b.ckpt"], ["a.ckpt (1)", "a.ckpt (2)", "b.ckpt"]),
+    ],
+)
+def test_matrices_have_the_shortest_names_that_tell_agents_apart(paths, names):
+    assert cross_play_command._shorten_names(paths) == names
 
 
 def test_compare_and_cross_play_exclude_each_other(capsys):
@@ -607,6 +671,33 @@ def test_a_match_that_ends_early_still_gives_the_score(agents, monkeypatch, caps
         play_command._play_person(agents[0], 1, Lines(quiet=False))
     assert quitter.closed
     assert "frags: you -1.00, the agent 0.00: the agent wins, ended early" in capsys.readouterr().out
+
+
+SYNTHETIC_PERSON = """
+import pygame
+from doom_a3c.cli import play, window
+sizes = []
+class Watched(window.PlayerWindow):
+    def show(self, picture, pictures_per_second):
+        super().show(picture, pictures_per_second)
+        sizes.append(pygame.display.get_surface().get_size())
+        if len(sizes) == 1:  # holds a key and a mouse button from the first picture on
+            pygame.event.post(pygame.event.Event(pygame.KEYDOWN, key=pygame.K_w))
+            pygame.event.post(pygame.event.Event(pygame.MOUSEBUTTONDOWN, button=pygame.BUTTON_LEFT))
+window.PlayerWindow = Watched
+code = play.main(["--model", "a.ckpt", "--against-me"])
+print(code, len(sizes), set(sizes))
+"""
+
+
+def test_a_synthetic_person_plays_the_whole_command_on_a_virtual_display(agents, tmp_path, root):
+    save(tmp_path / "a.ckpt", read_weights(agents[0].network), agents[0].record)
+    env = {**os.environ, "SDL_VIDEODRIVER": "dummy", "DISPLAY": ":0", "PYTHONPATH": str(root)}
+    command = [sys.executable, "-c", SYNTHETIC_PERSON]
+    result = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    score, counts = result.stdout.splitlines()
+    assert re.fullmatch(r"frags: you -[1-9].00, the agent -?\d.00: the agent wins", score)
+    assert counts == f"0 {4 * STEPS} {{(640, 480)}}"
 
 
 def test_settings_of_sampled_matches_are_refused(agents, tmp_path, monkeypatch, capsys):

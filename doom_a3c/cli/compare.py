@@ -21,6 +21,7 @@ from doom_a3c.record.metrics.statistics import (
     mean_interval,
 )
 from doom_a3c.run.play.agent import TrainedAgent
+from doom_a3c.run.play.cross_play import check_players
 from doom_a3c.run.play.playback import Playback
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.playing import PlaySettings
@@ -29,16 +30,12 @@ MIN_EPISODES = 10  # fewer make wide intervals
 
 
 def check_games(agents: Sequence[TrainedAgent]) -> None:
-    """Raises UserError if the agents play different games, or cannot play a match of several agents together."""
+    """Raises UserError if the agents play different games, and are not to play each other in a match of the first one's."""
+    if agents[0].builder.agents > 1:
+        return check_players(agents)
     games = {agent.record.scenario.name for agent in agents}
     if len(games) > 1:
         raise UserError(f"--compare takes agents of one game: these play {' and '.join(sorted(games))}")
-    for agent in agents:
-        fits = agent.builder.agents == agents[0].builder.agents and agent.has_interface_of(agents[0])
-        if agents[0].builder.agents > 1 and not fits:
-            raise UserError(
-                f"{agent.source} has other observations or actions than {agents[0].source}: no match is possible"
-            )
 
 
 def compare(

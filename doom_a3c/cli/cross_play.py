@@ -74,11 +74,13 @@ def _raise_between_steps() -> Iterator[Callable[[], None]]:
 
 
 def _shorten_names(sources: Sequence[str]) -> list[str]:
-    """Returns the paths without the folders that all of them share."""
-    paths = [Path(source).resolve() for source in sources]
-    shared = len(list(zip(*(path.parts[:-1] for path in paths), strict=False)))
-    common = next((n for n in range(shared) if len({path.parts[n] for path in paths}) > 1), shared)
-    names = ["/".join(path.parts[common:]) for path in paths]
+    """Returns the shortest ends of the paths that tell them apart; paths that occur twice get numbers."""
+    paths = [Path(source).resolve().parts for source in sources]
+    names = ["" for _ in paths]
+    for length in range(1, 1 + max(map(len, paths))):
+        names = ["/".join(path[-length:]) for path in paths]
+        if len(set(names)) == len(set(paths)):
+            break
     return [name if names.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(names, 1)]
 
 

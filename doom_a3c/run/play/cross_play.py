@@ -5,19 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.opponents import Opponent, PolicyOpponent
 from doom_a3c.agent.player import Episode, Player, split_seed
 from doom_a3c.agent.policy import Policy
 from doom_a3c.run.evaluator import split_episodes
 from doom_a3c.run.play.agent import TrainedAgent
+from doom_a3c.run.play.seated_match import move_to_level, play_seated
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.games import DoomSpec
+from doom_a3c.settings.match import MatchSettings, parse_match
 from doom_a3c.settings.streams import Stream, make_seed
 
-AT_ONCE = 5  # matches
+AT_ONCE = 5  # matches of agents with the same buttons and view
 
 
 class Pairing(NamedTuple):
@@ -28,14 +31,40 @@ class Pairing(NamedTuple):
     outcomes: Sequence[float]  # of the first in each match: 1 won, 0.5 drawn, 0 lost
 
 
+def check_players(agents: Sequence[TrainedAgent]) -> None:
+    """Checks that agents can play each other in the match of the first.
+
+    Raises:
+        UserError: if one is trained on no Doom level, sees its last action, or acts every other number of frames.
+    """
+    skip = agents[0].record.scenario.game.frame_skip
+    for agent in agents:
+        game = agent.record.scenario.game
+        if not isinstance(game, DoomSpec):
+            raise UserError(f"{agent.source} plays {agent.record.scenario.name}, not Doom: no match is possible")
+        if game.frame_skip != skip:
+            raise UserError(
+                f"{agent.source} acts every {game.frame_skip} frames, {agents[0].source} every {skip}: no match is possible"
+            )
+        if agent.builder.inputs.previous and not agent.has_interface_of(agents[0]):
+            raise UserError(
+                f"{agent.source} sees its last action or reward and has other buttons or another view than "
+                f"{agents[0].source}: no match is possible"
+            )
+
+
 def play_pairings(
     agents: Sequence[TrainedAgent], matches: int, seed: int, on_step: Callable[[int, int, int], None]
 ) -> Iterator[Pairing]:
-    """Plays `matches` between each two agents, whose actions are sampled; yields each pairing once it is over.
+    """Plays `matches` between each two agents in the level of the first one; yields each pairing once it is over.
 
-    Each agent hosts half of the matches. `on_step` is called before each step with the pairing's agents and the number of
-    its finished matches; what it raises ends the play.
+    Actions are sampled. Each agent hosts half of the matches. `on_step` is called before each step with the pairing's
+    agents and the number of its finished matches; what it raises ends the play.
+
+    Raises:
+        UserError: if games do not start.
     """
+    level = cast(DoomSpec, agents[0].record.scenario.game)
     for first, second in itertools.combinations(range(len(agents)), 2):
 
         def report(done: int, first: int = first, second: int = second) -> None:
@@ -43,21 +72,37 @@ def play_pairings(
 
         hosted = -(-matches // 2)
         one, other = agents[first], agents[second]
-        won = _play_matches(one, other.network, hosted, seed, report)
-        lost = _play_matches(other, one.network, matches - hosted, seed + 1, lambda done: report(hosted + done))  # noqa: B023  # called at once
+        play = _play_together if _play_alike(one, other, level) else _play_apart
+        won = play(one, other, level, hosted, seed, report)
+        lost = play(other, one, level, matches - hosted, seed + 1, lambda done: report(hosted + done))  # noqa: B023  # called at once
         yield Pairing(first, second, [*won, *(1 - outcome for outcome in lost)])
 
 
-def _play_matches(
-    host: TrainedAgent, guest: ACNetwork, matches: int, seed: int, report: Callable[[int], None]
+def _play_alike(one: TrainedAgent, other: TrainedAgent, level: DoomSpec) -> bool:
+    """Returns whether two agents were trained in a level with the same buttons and view."""
+    games = [cast(DoomSpec, agent.record.scenario.game) for agent in (one, other)]
+    return one.has_interface_of(other) and all(move_to_level(game, level) == game for game in games)
+
+
+def _play_apart(
+    host: TrainedAgent, guest: TrainedAgent, level: DoomSpec, matches: int, seed: int, report: Callable[[int], None]
 ) -> list[float]:
-    """Returns the outcomes of a host's matches."""
+    """Returns the outcomes of a host's matches in a level, one after another; bots in it do not count."""
+    others = cast(MatchSettings, parse_match(level.match)).agents - 1
+    played = play_seated([host, *[guest] * others], level, matches, seed, report)
+    return [find_outcome(mine, theirs) for mine, *theirs in played]
+
+
+def _play_together(
+    host: TrainedAgent, guest: TrainedAgent, _: DoomSpec, matches: int, seed: int, report: Callable[[int], None]
+) -> list[float]:
+    """Returns the outcomes of a host's matches, several at a time, in its own level."""
     if not matches:
         return []
     games, guests = min(matches, AT_ONCE), np.random.default_rng(make_seed(seed, Stream.PLAY))
 
     def make_opponent(players: int) -> Opponent:
-        return PolicyOpponent(Policy(guest), players, guests)
+        return PolicyOpponent(Policy(guest.network), players, guests)
 
     finished: list[list[Episode]] = [[] for _ in range(games)]
     quotas = split_episodes(matches, games)
@@ -68,9 +113,9 @@ def _play_matches(
             for episode in player.step(np.zeros(games, np.float32)).episodes:
                 if len(finished[episode.game]) < quotas[episode.game]:
                     finished[episode.game].append(episode)
-    return [find_outcome(episode) for game in finished for episode in game]
+    return [find_outcome(episode.score, episode.rivals) for game in finished for episode in game]
 
 
-def find_outcome(episode: Episode) -> float:
+def find_outcome(frags: float, rivals: Sequence[float]) -> float:
     """Returns 1 for a match that was won, 0.5 for a draw or unknown rivals, 0 for one that was lost."""
-    return float(0.5 + 0.5 * np.sign(episode.score - max(episode.rivals, default=episode.score)))
+    return float(0.5 + 0.5 * np.sign(frags - max(rivals, default=frags)))

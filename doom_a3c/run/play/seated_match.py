@@ -1,0 +1,125 @@
+"""Matches whose players have games of their own: other buttons, or another view of the same level."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from doom_a3c.agent.distributions import Actions
+from doom_a3c.agent.policy import Policy
+from doom_a3c.envs.processes.client import GameProcess
+from doom_a3c.envs.processes.connection import Wire
+from doom_a3c.envs.processes.ports import Ports
+from doom_a3c.envs.processes.retries import with_retries
+from doom_a3c.envs.processes.supervisor import introduce
+from doom_a3c.run.play.agent import TrainedAgent
+from doom_a3c.settings.games import DoomSpec, Observation
+from doom_a3c.settings.interface import map_nested
+
+if TYPE_CHECKING:
+    from doom_a3c.envs.doom.human_seat import SeatServer  # loads ViZDoom, which only game servers need
+
+MakeServer = Callable[[Wire], Any]
+Decide = Callable[[Sequence[Any], Any], Actions]  # from the observations and resets of some players, one each
+
+
+def move_to_level(game: DoomSpec, level: DoomSpec) -> DoomSpec:
+    """Returns a game with its own buttons and view in the level, by the rules and in the match of another."""
+    there = {name: getattr(level, name) for name in ("wad", "iwad", "map", "rules", "match")}
+    return dataclasses.replace(game, **there)
+
+
+def make_seat(game: DoomSpec, observation: Observation, number: int, wire: Wire, *, person: bool = False) -> SeatServer:
+    """Makes what serves a player, an agent or a person, in a process of its own; `number` as for `SeatEnv`."""
+    from doom_a3c.envs.doom.human_seat import HumanSeat, SeatServer
+    from doom_a3c.envs.doom.seat_env import SeatEnv
+
+    return SeatServer(HumanSeat if person else SeatEnv, game, observation, number, wire)
+
+
+@contextlib.contextmanager
+def seat_players(makers: Sequence[MakeServer]) -> Iterator[tuple[Sequence[GameProcess], int]]:
+    """Starts a server for each player of a match, the host first, and ends them; yields them and the match's port.
+
+    Raises:
+        ProcessError: if a server has ended.
+    """
+    ports, servers = Ports(), [GameProcess(maker) for maker in makers]
+    try:
+        for server in servers:
+            server.answer()
+        introduce(servers)
+        yield servers, ports.renew(0)
+    finally:
+        for server in servers:
+            server.end()
+        ports.close()
+
+
+def begin_match(servers: Sequence[GameProcess], seed: int, port: int) -> list[Any]:
+    """Begins a match; returns each player's observation and screen."""
+    for server in servers:
+        server.ask("begin", seed, port)
+    return [server.answer() for server in servers]
+
+
+def make_decider(agent: TrainedAgent, players: int, seed: int) -> Decide:
+    """Returns a function that samples the actions of an agent's players, whose recurrent state it owns."""
+    policy, random = Policy(agent.network), np.random.default_rng(seed)
+    state = policy.initial_state(players)
+
+    def decide(seen: Sequence[Any], resets: Any) -> Actions:
+        nonlocal state
+        decision = policy(map_nested(lambda *parts: np.stack(parts), *seen), resets, state)
+        state = decision.core_state
+        return policy.distribution.sample(decision.logits, random)
+
+    return decide
+
+
+def play_seated(
+    agents: Sequence[TrainedAgent], level: DoomSpec, matches: int, seed: int, report: Callable[[int], None]
+) -> Iterator[list[float]]:
+    """Plays matches in a level, each agent with its own buttons and view; yields the frags of each whole match, by agent.
+
+    A match that an engine's or server's death cuts short is played again.
+
+    Args:
+        agents: the players, the host first.
+        level: the level, rules and match.
+        matches: their number.
+        seed: of the first match.
+        report: called before each step with the number of finished matches; what it raises ends the play.
+
+    Raises:
+        UserError: if the games do not start.
+    """
+    for match in range(matches):
+        yield with_retries(partial(_play_match, agents, level, seed + match, partial(report, match)), [])
+
+
+def _play_match(agents: Sequence[TrainedAgent], level: DoomSpec, seed: int, report: Callable[[], None]) -> list[float]:
+    scenarios = [agent.record.scenario for agent in agents]
+    makers = [
+        partial(make_seat, move_to_level(cast(DoomSpec, one.game), level), one.observation, number)
+        for number, one in enumerate(scenarios)
+    ]
+    deciders = [make_decider(agent, 1, seed + number) for number, agent in enumerate(agents)]
+    resets, frags, ended = np.ones(1, np.float32), np.zeros(len(agents)), False
+    with seat_players(makers) as (servers, port):
+        seen = [observation for observation, _ in begin_match(servers, seed, port)]
+        while not ended:
+            report()
+            actions = [decide([observation], resets)[0] for decide, observation in zip(deciders, seen, strict=True)]
+            for server, action in zip(servers, actions, strict=True):  # all at once: an engine waits actively
+                server.ask("step", action)
+            results = [server.answer() for server in servers]
+            resets, seen = np.zeros_like(resets), [observation for observation, *_ in results]
+            frags += [reward for _, reward, _, _ in results]
+            ended = any(end for _, _, end, _ in results)
+    return list(map(float, frags))
