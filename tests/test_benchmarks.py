@@ -51,3 +51,24 @@ def test_the_readme_lists_every_command(root, sources):
 def test_every_folder_with_modules_is_a_package(root):
     folders = {path.parent for path in (root / "benchmarks").rglob("*.py")}
     assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_the_page_of_self_play_is_a_matrix_of_shares():
+    from benchmarks import self_play
+    from benchmarks.self_play import BEST, Played
+
+    names = [BEST, "1.0M", "2.5M", "5.0M", "7.5M", *self_play.MODELS]
+    pairs = list(self_play.list_pairings(names))
+    assert len(pairs) == 15
+    many = [pair[:2] for pair in pairs if pair[2] == self_play.MATCHES]
+    assert many == [(BEST, "5.0M"), (BEST, "deathmatch")]
+    found = [
+        Played(BEST, "5.0M", 101, [1.0] * 90 + [0.0] * 8 + [0.5] * 2, "abc"),
+        Played(BEST, "deathmatch", 101, [1.0] * 20, "abc"),
+        Played("5.0M", "deathmatch", 101, [1.0] * 15 + [0.0] * 5, "abc"),
+    ]
+    lines = list(self_play.list_page_lines(found))
+    assert "| the best |  | 0.91 | 1.00 |" in lines
+    assert "| deathmatch | 0.00 | 0.25 |  |" in lines
+    assert sum(line.startswith("- ") for line in lines) == 1
+    assert any("wins 90 of 100 matches against 5.0M, a share of 0.91 (0.8" in line for line in lines)
