@@ -403,6 +403,8 @@ def test_only_doom_agents_in_step_play_each_other(agents):
     reminded = make_agent("reminded", ["ATTACK"], ["USE"])
     reminded.builder.inputs = reminded.builder.inputs._replace(previous=3)
     assert "reminded sees its last action" in complaint(lambda: check_games([agents[0], reminded]))
+    assert "reminded sees its last action" in complaint(lambda: check_games([reminded, agents[0]]))
+    check_games([reminded, reminded])
 
 
 def test_the_checkpoints_of_a_run_are_its_league_and_its_best(tmp_path):

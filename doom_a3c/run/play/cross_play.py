@@ -35,21 +35,24 @@ def check_players(agents: Sequence[TrainedAgent]) -> None:
     """Checks that agents can play each other in the match of the first.
 
     Raises:
-        UserError: if one is trained on no Doom level, sees its last action, or acts every other number of frames.
+        UserError: if one plays no Doom level or acts at another rate, or sees its last action where not all are alike.
     """
-    skip = agents[0].record.scenario.game.frame_skip
+    first, played = agents[0], agents[0].record.scenario
     for agent in agents:
-        game = agent.record.scenario.game
-        if not isinstance(game, DoomSpec):
-            raise UserError(f"{agent.source} plays {agent.record.scenario.name}, not Doom: no match is possible")
-        if game.frame_skip != skip:
+        theirs = agent.record.scenario
+        if not isinstance(theirs.game, DoomSpec):
+            raise UserError(f"{agent.source} plays {theirs.name}, not Doom: no match is possible")
+        if theirs.game.frame_skip != played.game.frame_skip:
             raise UserError(
-                f"{agent.source} acts every {game.frame_skip} frames, {agents[0].source} every {skip}: no match is possible"
+                f"{agent.source} acts every {theirs.game.frame_skip} frames, {first.source} every "
+                f"{played.game.frame_skip}: no match is possible"
             )
-        if agent.builder.inputs.previous and not agent.has_interface_of(agents[0]):
+    others = [agent for agent in agents if not _play_alike(first, agent, cast(DoomSpec, played.game))]
+    for agent in agents if others else ():
+        if agent.builder.inputs.previous:
             raise UserError(
-                f"{agent.source} sees its last action or reward and has other buttons or another view than "
-                f"{agents[0].source}: no match is possible"
+                f"{agent.source} sees its last action or reward, so it plays only agents with its buttons, view and level: "
+                "no match is possible"
             )
 
 
