@@ -61,6 +61,16 @@ def play(env, actions, steps):
     return sums, result
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="processes cannot be moved to CPUs here")
+def test_the_players_of_a_match_have_cpus_of_their_own(make):
+    env, allowed = make(), os.sched_getaffinity(0)
+    env.reset(seed=[1, 1])
+    used = [os.sched_getaffinity(pid) for pid in engines(os.getpid())]
+    assert [len(cpus) for cpus in used] == [1, 1]
+    assert len(set.union(*used)) == min(2, len(allowed))
+    assert os.sched_getaffinity(0) == allowed, "the trainer's"
+
+
 def test_players_see_the_same_match(make):
     env = make()
     _, infos = env.reset(seed=[3, 4])

@@ -48,6 +48,35 @@ def test_a_value_that_does_not_fit_its_space_is_an_error(vector):
         one_step(env)
 
 
+def test_servers_take_turns_and_return_them_after_an_error(vector, monkeypatch):
+    turns, running, most = threading.Semaphore(1), [], []
+    ask, answer = GameProcess.ask, GameProcess.answer
+
+    def note_ask(server, method, *arguments):
+        if method == "step":
+            running.append(server)
+            most.append(len(running))
+        ask(server, method, *arguments)
+
+    def note_answer(server, *arguments):
+        result = answer(server, *arguments)
+        if server in running:
+            running.remove(server)
+        return result
+
+    monkeypatch.setattr(GameProcess, "ask", note_ask)
+    monkeypatch.setattr(GameProcess, "answer", note_answer)
+    monkeypatch.setattr(ProcessVectorEnv, "_find_turns", lambda self, method: turns)
+    env = vector([partial(Troubled, 0, "shape"), *counters(2)], 3)
+    env.reset(seed=0)
+    one_step(env)
+    assert most == [1, 1, 1]
+    with pytest.raises(RemoteError):
+        one_step(env)
+    assert turns.acquire(blocking=False)
+    assert not turns.acquire(blocking=False)
+
+
 def test_games_survive_a_fork_server_that_dies_during_a_start(vector):
     env = vector(counters(4))
     env.reset(seed=0)

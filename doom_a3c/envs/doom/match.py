@@ -49,7 +49,7 @@ class Match:
     """The matches of one player, whose engine may host bots. Owns the frags counted so far."""
 
     def __init__(self, match: MatchSettings) -> None:
-        self.frames, self._players = match.frames, match.players
+        self.frames, self.agents, self._players = match.frames, match.agents, match.players
         self._are_named = bool(match.bot_names)
         self._commands = [f"addbot {name}" for name in match.bot_names] or ["addbot"] * match.bots
         self._frags = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -36,6 +37,8 @@ class SeatEnv(DoomEnv):
         EzPickle.__init__(self, game, observation, number)
         self._number, self._frames = number, 0
         self._lockstep = Lockstep(())
+        # That this thread may use; none where a thread cannot be moved.
+        self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
     def meet(self, others: Sequence[socket.socket]) -> None:
         """Takes over the connections to the other players of the match."""
@@ -53,6 +56,7 @@ class SeatEnv(DoomEnv):
         with self._fail_together():
             self._drop_process()
             self._lockstep.wait()
+            self._take_cpu(seat)
             self._process = start_engine(self._spec, self._view, info["seed"], seat, self._lockstep.is_broken)
         self._find_match().begin(self._process.game, hosts=self._number == 0)
         self._shaping.begin(self._process.game)
@@ -85,6 +89,18 @@ class SeatEnv(DoomEnv):
         self._read_state()
         return self._observe(), float(match.count_frags(game)), False, ended, info
 
+    def _take_cpu(self, seat: Seat) -> None:
+        """Moves this thread, and the engines it starts, to one CPU, the next player's to the next.
+
+        Engines of a match wait actively for each other, in every frame. Two players that share a CPU, or whose engine does
+        not run where its server wakes it, made 270 to 700 steps a second, and 1,500 side by side.
+        """
+        if not self._cpus:
+            return
+        players = self._find_match().agents
+        first = seat.port % max(1, len(self._cpus) // players) * players  # the port is the same for all players
+        os.sched_setaffinity(0, {self._cpus[(first + seat.number) % len(self._cpus)]})
+
     def _press(self, action: Any) -> Sequence[float]:
         """Returns the state of each button."""
         return self._actions.press(action)
@@ -103,5 +119,7 @@ class SeatEnv(DoomEnv):
             raise EngineError(MATCH_BROKEN) if broken else error from None
 
     def close(self) -> None:
+        if self._cpus:
+            os.sched_setaffinity(0, self._cpus)
         self._lockstep.close()
         super().close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -15,9 +17,17 @@ from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.interface import CUT_SHORT, PORT, Observation
 
-# Engines of a match wait actively for each other, so those of more matches than CPUs keep each other from playing: on two
-# CPUs 16 players made 750 decisions a second, and 670 all at once. A start is mostly sleep.
-AT_ONCE = {"step": cpu_count(), "reset": 4}
+STARTS_AT_ONCE = 4  # a start is mostly sleep
+
+
+@functools.cache
+def _get_turns(players: int) -> threading.Semaphore:
+    """Returns the turns that the matches of all vectors in this process take for their steps.
+
+    Engines of a match wait actively for each other, so each needs a CPU of its own: more matches at a time keep each other
+    from playing.
+    """
+    return threading.Semaphore(max(1, cpu_count() // players))
 
 
 class MatchVectorEnv(ProcessVectorEnv):
@@ -63,8 +73,8 @@ class MatchVectorEnv(ProcessVectorEnv):
         fresh = self._reset(ended, [None] * self.num_envs, {}, np.ones(self.num_envs, np.bool_))
         infos |= {game: {**info, **infos[game]} for game, info in fresh.items()}
 
-    def _count_at_once(self, method: str) -> int:
-        return AT_ONCE[method]
+    def _find_turns(self, method: str) -> threading.Semaphore:
+        return _get_turns(self._players) if method == "step" else threading.Semaphore(STARTS_AT_ONCE)
 
     def close_extras(self, **kwargs: Any) -> None:
         super().close_extras(**kwargs)

@@ -121,9 +121,15 @@ class Supervisor:
             self.replace((index,), error, "prepare", lambda index: (len(self._make_envs),))
 
     def call(
-        self, groups: Sequence[Group], method: str, arguments: Callable[[int], tuple[Any, ...]], at_once: int
+        self,
+        groups: Sequence[Group],
+        method: str,
+        arguments: Callable[[int], tuple[Any, ...]],
+        turns: threading.Semaphore,
     ) -> tuple[dict[int, dict[str, Any]], dict[Group, ProcessError]]:
-        """Calls a method of the servers of these groups, `at_once` groups at a time; `arguments` are those of a server.
+        """Calls a method of the servers of these groups; `arguments` are those of a server.
+
+        A group takes a turn for its call: `turns` limits the calls at a time, here or in several supervisors together.
 
         Returns the infos by game, and an error of each group that must be replaced.
         """
@@ -141,17 +147,24 @@ class Supervisor:
                     failed.setdefault(group, error)
             return asked
 
-        asked = deque((group, ask(group)) for group in groups[:at_once])
-        later = iter(groups[at_once:])
-        while asked:
-            group, indices = asked.popleft()
-            answers, error = gather([self._servers[index] for index in indices], failed.get(group))
-            for answer in answers:
-                infos |= answer
-            if error is not None:
-                failed[group] = error
-            if (following := next(later, None)) is not None:
-                asked.append((following, ask(following)))
+        later, asked, held = deque(groups), deque[tuple[Group, list[int]]](), 0
+        try:
+            while later or asked:
+                while later and turns.acquire(blocking=not asked):  # who holds a turn must not wait for another
+                    held += 1
+                    group = later.popleft()
+                    asked.append((group, ask(group)))
+                group, indices = asked.popleft()
+                answers, error = gather([self._servers[index] for index in indices], failed.get(group))
+                turns.release()
+                held -= 1
+                for answer in answers:
+                    infos |= answer
+                if error is not None:
+                    failed[group] = error
+        finally:
+            for _ in range(held):
+                turns.release()
         return infos, failed
 
     def call_first(self, method: str, *arguments: Any) -> Any:

@@ -176,9 +176,9 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
     def _restart_matches(self, infos: dict[int, dict[str, Any]]) -> None:
         """Resets games that do not reset themselves at an episode's end, and adds their infos: here there are none."""
 
-    def _count_at_once(self, method: str) -> int:
-        """Returns the number of groups of servers that are called at the same time."""
-        return len(self._supervisor.groups)
+    def _find_turns(self, method: str) -> threading.Semaphore:
+        """Returns the turns that groups of servers take for a call of a method: here all at the same time."""
+        return threading.Semaphore(len(self._supervisor.groups))
 
     def _write_actions(self, actions: Any) -> None:
         def write(array: NDArray[Any], values: Any) -> None:
@@ -201,7 +201,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         Returns the infos by game.
         """
         try:
-            infos, failed = self._supervisor.call(groups, method, arguments, self._count_at_once(method))
+            infos, failed = self._supervisor.call(groups, method, arguments, self._find_turns(method))
             for group, error in failed.items():
                 infos |= {game: {"final_info": {CUT_SHORT: True}} for game in self._list_games(group)}
                 for index in group:
