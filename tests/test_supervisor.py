@@ -19,6 +19,7 @@ from benchmarks.common.processes import alive, family, servers, until
 from doom_a3c.envs.processes import client as process
 from doom_a3c.envs.processes import retries
 from doom_a3c.envs.processes.client import GameProcess, ProcessError, RemoteError, get_fork_server
+from doom_a3c.envs.processes.ends import End
 from doom_a3c.envs.processes.retries import GamesError
 from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.settings.errors import UserError
@@ -75,6 +76,13 @@ def test_servers_take_turns_and_return_them_after_an_error(vector, monkeypatch):
         one_step(env)
     assert turns.acquire(blocking=False)
     assert not turns.acquire(blocking=False)
+
+
+def test_released_games_that_were_starting_announce_no_retries(vector, capfd):
+    supervisor = vector(counters(1))._supervisor
+    supervisor.release()
+    assert supervisor.replace((0,), ProcessError("server_died", End()), "prepare") == []
+    assert capfd.readouterr().err == ""
 
 
 def test_games_survive_a_fork_server_that_dies_during_a_start(vector):

@@ -37,10 +37,10 @@ def with_retries(
     for pause in PAUSES if pauses is None else pauses:
         if time.monotonic() - begin > GIVE_UP_SECONDS:
             break
+        wait(pause)
         if failures and not announced:
             announced = True
             _announce_retries(failures[-1])
-        wait(pause)
         try:
             return attempt()
         except ProcessError as error:
