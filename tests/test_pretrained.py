@@ -36,7 +36,7 @@ def model(tmp_path_factory):
 
 # Models whose episodes take seconds of CPU: Atari's best, Doom games that are won by staying alive, and matches.
 LONG = dict.fromkeys(
-    ("breakout", "breakout_lstm", "pong", "pong_lstm", "take_cover", "deathmatch", "cig_bots", "duel_bots", "duel"),
+    ("breakout", "breakout_lstm", "pong", "pong_lstm", "take_cover", "deathmatch", "cig_bots", "duel_bots"),
     pytest.mark.process,
 )
 
