@@ -12,7 +12,7 @@ import numpy as np
 from doom_a3c.envs.processes.client import GameProcess, ProcessError
 from doom_a3c.record.films.gif_writer import Picture
 from doom_a3c.run.play.agent import TrainedAgent
-from doom_a3c.run.play.seated_match import begin_match, make_decider, make_seat, seat_players
+from doom_a3c.run.play.seated_match import begin_match, make_players, make_seat, seat_players, stack_observations
 from doom_a3c.settings.errors import UserError, require
 from doom_a3c.settings.games import DoomSpec
 
@@ -64,12 +64,12 @@ def play_person(agent: TrainedAgent, controls: Controls, seed: int) -> MatchScor
 def _play(servers: Sequence[GameProcess], agent: TrainedAgent, controls: Controls, seed: int, port: int) -> MatchScore:
     (_, picture), *starts = begin_match(servers, seed, port)
     person, *others = servers
-    decide = make_decider(agent, len(others), seed)
+    players = make_players(agent, len(others), seed)
     seen, resets = [observation for observation, _ in starts], np.ones(len(others), np.float32)
     frags, ended = np.zeros(len(servers)), False
     with contextlib.suppress(KeyboardInterrupt):
         while not ended:
-            for server, action in zip(others, decide(seen, resets), strict=True):
+            for server, action in zip(others, players.act(stack_observations(seen), resets), strict=True):
                 server.ask("step", action)
             resets = np.zeros_like(resets)
             for _ in range(agent.record.scenario.game.frame_skip):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from doom_a3c.agent.distributions import Actions
+from doom_a3c.agent.opponents import PolicyOpponent
 from doom_a3c.agent.policy import Policy
 from doom_a3c.envs.processes.client import GameProcess
 from doom_a3c.envs.processes.connection import Wire
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from doom_a3c.envs.doom.human_seat import SeatServer  # loads ViZDoom, which only game servers need
 
 MakeServer = Callable[[Wire], Any]
-Decide = Callable[[Sequence[Any], Any], Actions]  # from the observations and resets of some players, one each
 
 
 def move_to_level(game: DoomSpec, level: DoomSpec) -> DoomSpec:
@@ -68,18 +67,14 @@ def begin_match(servers: Sequence[GameProcess], seed: int, port: int) -> list[An
     return [server.answer() for server in servers]
 
 
-def make_decider(agent: TrainedAgent, players: int, seed: int) -> Decide:
-    """Returns a function that samples the actions of an agent's players, whose recurrent state it owns."""
-    policy, random = Policy(agent.network), np.random.default_rng(seed)
-    state = policy.initial_state(players)
+def make_players(agent: TrainedAgent, players: int, seed: int) -> PolicyOpponent:
+    """Returns players with an agent's sampled actions."""
+    return PolicyOpponent(Policy(agent.network), players, np.random.default_rng(seed))
 
-    def decide(seen: Sequence[Any], resets: Any) -> Actions:
-        nonlocal state
-        decision = policy(map_nested(lambda *parts: np.stack(parts), *seen), resets, state)
-        state = decision.core_state
-        return policy.distribution.sample(decision.logits, random)
 
-    return decide
+def stack_observations(seen: Sequence[Any]) -> Any:
+    """Returns the observations of several players as one batch."""
+    return map_nested(lambda *parts: np.stack(parts), *seen)
 
 
 def play_seated(
@@ -109,13 +104,13 @@ def _play_match(agents: Sequence[TrainedAgent], level: DoomSpec, seed: int, repo
         partial(make_seat, move_to_level(cast(DoomSpec, one.game), level), one.observation, number)
         for number, one in enumerate(scenarios)
     ]
-    deciders = [make_decider(agent, 1, seed + number) for number, agent in enumerate(agents)]
+    players = [make_players(agent, 1, seed + number) for number, agent in enumerate(agents)]
     resets, frags, ended = np.ones(1, np.float32), np.zeros(len(agents)), False
     with seat_players(makers) as (servers, port):
         seen = [observation for observation, _ in begin_match(servers, seed, port)]
         while not ended:
             report()
-            actions = [decide([observation], resets)[0] for decide, observation in zip(deciders, seen, strict=True)]
+            actions = [player.act(stack_observations([one]), resets)[0] for player, one in zip(players, seen, strict=True)]
             for server, action in zip(servers, actions, strict=True):  # all at once: an engine waits actively
                 server.ask("step", action)
             results = [server.answer() for server in servers]
