@@ -22,7 +22,7 @@ from commands import call
 from fakes import INPUTS, SPEC, complaint, network
 from test_duels import STEPS, make_scenario
 
-from benchmarks.common.processes import engines, kill, until
+from benchmarks.common.processes import engines, kill, parent, until
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.opponents import OpposedGames, PolicyOpponent
 from doom_a3c.agent.parameters import variable_name
@@ -635,6 +635,19 @@ def test_a_person_plays_a_match_against_an_agent(agents):
     assert len(theirs) == 1
     assert set(runner.pictures) == {(480, 640, 3)}
     assert len(runner.pictures) == 4 * STEPS
+
+
+def test_game_servers_of_seated_players_load_no_tensorflow(agents):
+    libraries = []
+
+    class Looker(Runner):
+        def show(self, picture, pictures_per_second):
+            libraries.extend(Path(f"/proc/{parent(engine)}/maps").read_text() for engine in engines(os.getpid()))
+            raise KeyboardInterrupt
+
+    play_person(agents[0], Looker(), 1)
+    assert len(libraries) == 2
+    assert all("vizdoom" in loaded and "tensorflow" not in loaded for loaded in libraries)
 
 
 def test_a_person_leaving_or_an_engine_dying_ends_all_engines(agents):

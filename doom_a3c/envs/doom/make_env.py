@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 from gymnasium.wrappers import TimeLimit
 
+from doom_a3c.envs.processes.connection import Wire
 from doom_a3c.settings.games import DoomSpec, Observation
 from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
+
+if TYPE_CHECKING:
+    from doom_a3c.envs.doom.human_seat import SeatServer
 
 
 def make_doom(
@@ -30,3 +34,13 @@ def make_seat(game: DoomSpec, observation: Observation, number: int) -> gymnasiu
     from doom_a3c.envs.doom.seat_env import SeatEnv
 
     return SeatEnv(game, observation, number)
+
+
+def make_seat_server(
+    game: DoomSpec, observation: Observation, number: int, wire: Wire, *, person: bool = False
+) -> SeatServer:
+    """Returns the server of one player, an agent or a person, of a match; raises as `make_doom` does."""
+    from doom_a3c.envs.doom.human_seat import HumanSeat, SeatServer
+    from doom_a3c.envs.doom.seat_env import SeatEnv
+
+    return SeatServer(HumanSeat if person else SeatEnv, game, observation, number, wire)

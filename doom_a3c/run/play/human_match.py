@@ -9,10 +9,11 @@ from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
+from doom_a3c.envs.doom.make_env import make_seat_server
 from doom_a3c.envs.processes.client import GameProcess, ProcessError
 from doom_a3c.record.films.gif_writer import Picture
 from doom_a3c.run.play.agent import TrainedAgent
-from doom_a3c.run.play.seated_match import begin_match, make_players, make_seat, seat_players, stack_observations
+from doom_a3c.run.play.seated_match import begin_match, make_players, seat_players, stack_observations
 from doom_a3c.settings.errors import UserError, require
 from doom_a3c.settings.games import DoomSpec
 
@@ -51,7 +52,7 @@ def play_person(agent: TrainedAgent, controls: Controls, seed: int) -> MatchScor
     )
     require(not agent.builder.inputs.previous, f"{scenario.name} shows the agent its last action, as no person can")
     makers = [
-        partial(make_seat, cast(DoomSpec, game), scenario.observation, number, person=number == 0)
+        partial(make_seat_server, cast(DoomSpec, game), scenario.observation, number, person=number == 0)
         for number in range(agents)
     ]
     try:

@@ -6,23 +6,21 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from doom_a3c.agent.opponents import PolicyOpponent
 from doom_a3c.agent.policy import Policy
+from doom_a3c.envs.doom.make_env import make_seat_server
 from doom_a3c.envs.processes.client import GameProcess
 from doom_a3c.envs.processes.connection import Wire
 from doom_a3c.envs.processes.ports import Ports
 from doom_a3c.envs.processes.retries import with_retries
 from doom_a3c.envs.processes.supervisor import introduce
 from doom_a3c.run.play.agent import TrainedAgent
-from doom_a3c.settings.games import DoomSpec, Observation
+from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.interface import map_nested
-
-if TYPE_CHECKING:
-    from doom_a3c.envs.doom.human_seat import SeatServer  # loads ViZDoom, which only game servers need
 
 MakeServer = Callable[[Wire], Any]
 
@@ -31,14 +29,6 @@ def move_to_level(game: DoomSpec, level: DoomSpec) -> DoomSpec:
     """Returns a game with its own buttons and view in the level, by the rules and in the match of another."""
     there = {name: getattr(level, name) for name in ("wad", "iwad", "map", "rules", "match")}
     return dataclasses.replace(game, **there)
-
-
-def make_seat(game: DoomSpec, observation: Observation, number: int, wire: Wire, *, person: bool = False) -> SeatServer:
-    """Makes what serves a player, an agent or a person, in a process of its own; `number` as for `SeatEnv`."""
-    from doom_a3c.envs.doom.human_seat import HumanSeat, SeatServer
-    from doom_a3c.envs.doom.seat_env import SeatEnv
-
-    return SeatServer(HumanSeat if person else SeatEnv, game, observation, number, wire)
 
 
 @contextlib.contextmanager
@@ -101,7 +91,7 @@ def play_seated(
 def _play_match(agents: Sequence[TrainedAgent], level: DoomSpec, seed: int, report: Callable[[], None]) -> list[float]:
     scenarios = [agent.record.scenario for agent in agents]
     makers = [
-        partial(make_seat, move_to_level(cast(DoomSpec, one.game), level), one.observation, number)
+        partial(make_seat_server, move_to_level(cast(DoomSpec, one.game), level), one.observation, number)
         for number, one in enumerate(scenarios)
     ]
     players = [make_players(agent, 1, seed + number) for number, agent in enumerate(agents)]
