@@ -26,7 +26,7 @@ from doom_a3c.envs.games import make_game_factory
 from doom_a3c.envs.processes.match_vectors import MatchVectorEnv
 from doom_a3c.envs.processes.ports import Ports
 from doom_a3c.run.play import trial_games
-from doom_a3c.settings.interface import CUT_SHORT, RIVALS
+from doom_a3c.settings.interface import CUT_SHORT, RIVALS, SHAPING
 from doom_a3c.settings.match import parse_match
 from doom_a3c.settings.scenarios import from_plain
 
@@ -35,12 +35,12 @@ STEPS = -(-SECONDS * 35 // 4)
 WAIT, FIRE = [0, 0, 0], [1, 0, 1]  # FIRE also runs to the next wall
 
 
-def make_scenario(wad="multi_duel.wad", agents=2, bots=0, seconds=SECONDS, variables=("FRAGCOUNT", "HEALTH")):
+def make_scenario(wad="multi_duel.wad", agents=2, bots=0, seconds=SECONDS, variables=("FRAGCOUNT", "HEALTH"), **others):
     match = {"agents": agents, "bots": bots, "minutes": seconds / 60}
     buttons = [["MOVE_FORWARD"], {"TURN_LEFT_RIGHT_DELTA": {"steps": 21, "most": 12.5}}, ["ATTACK"]]
     available = ["MOVE_FORWARD", "TURN_LEFT_RIGHT_DELTA", "ATTACK"]
     game = {"wad": wad, "map": "map01", "available_buttons": available, "buttons": {"heads": buttons}, "match": match}
-    return from_plain({"name": "duel", "game": {**game, "variables": list(variables)}}, "a test")
+    return from_plain({"name": "duel", "game": {**game, "variables": list(variables), **others}}, "a test")
 
 
 @pytest.fixture
@@ -141,12 +141,12 @@ def test_engines_out_of_step_end_their_match(closing):
     assert read_faults(results[-1][4]) == [OUT_OF_STEP]
 
 
-def make_corridor(folder):
-    """Writes a short corridor with a deathmatch start at each end, facing each other; returns the wad."""
+def make_corridor(folder, starts=((-128, 0), (128, 180))):
+    """Writes a short corridor with deathmatch `starts`, (x, angle), by default one at each end; returns the wad."""
     editor = MapEditor()
     room = Sector(z_floor=0, z_ceil=128, tx_floor="FLOOR0_1", tx_ceil="CEIL1_1", light=200)
     editor.draw_sector([(-192, -48), (-192, 48), (192, 48), (192, -48)], room, Sidedef(tx_mid="STARTAN2"))
-    for x, angle in ((-128, 0), (128, 180)):
+    for x, angle in starts:
         editor.things.append(Thing(x=x, y=0, type=11, angle=angle, flags=7))
     wad = WAD()
     wad.maps["MAP01"] = editor.to_lumps()
@@ -171,6 +171,21 @@ def test_a_frag_is_paid_in_the_step_in_which_the_rival_dies(make, tmp_path, shoo
         healths.append(seen["variables"][rival, 2])
     assert sum(frags) >= 1
     assert healths[frags.index(1) - 1] < 100
+
+
+def test_a_player_who_is_dead_at_the_start_is_not_paid_for_coming_back(make, tmp_path):
+    """Both start in the same place, where the second kills the first, whose health is -999900 until it comes back."""
+    wad = make_corridor(tmp_path, starts=[(-128, 0), (-128, 0), (128, 180)])
+    env = make(wad=wad, variables=["HEALTH"], shaping={"HEALTH": 1.0})
+    observations, _ = env.reset(seed=1)
+    assert observations["variables"][0, 0] == 0
+    bonuses, most = [], 0.0
+    for _ in range(STEPS):
+        observations, _, _, _, infos = env.step(np.array([WAIT, WAIT]))
+        bonuses.append(infos.get(SHAPING, np.zeros(2)))
+        most = max(most, observations["variables"][0, 0])
+    assert most == 100, "it came back"
+    assert not np.any(bonuses)
 
 
 def test_a_vector_holds_whole_matches(make):

@@ -54,7 +54,7 @@ class Shaping:
         """Begins an episode and reads its starting values: the engine does not reset all variables."""
         self._visited.clear()
         self._before = self._read(game)
-        self._deaths, self._dead = game.get_game_variable(vizdoom.GameVariable.DEATHCOUNT), False
+        self._has_died(game)  # in a match, from the start: a player who comes where another is kills that one
 
     def compute_bonus(self, game: vizdoom.DoomGame) -> float:
         """Returns the shaping reward for the changes since the previous step; works after an episode's end, too."""
