@@ -42,7 +42,7 @@ RESOLVED = {
     r" --engine cluster|/r3_parameter_server": "starts Ray; tests/test_cluster.py trains so",
     r" --workers 16": "needs sixteen cores",
     r" --minutes 90": "another name of a game that docs/atari.md trains by its id",
-    r"^train --scenario \w+$": "a tuned game: tests/test_scenarios.py loads and plays each",
+    r"^train --scenario \w+( --seed \d+)?$": "a tuned game: tests/test_scenarios.py loads and plays each",
 }
 
 # Commands that no test can or need run
