@@ -34,9 +34,8 @@ class HumanSeat(SeatEnv):
 class SeatServer:
     """A player of a match in a process of its own. Owns its environment."""
 
-    def __init__(self, kind: type[SeatEnv], game: DoomSpec, observation: Observation, number: int, wire: Wire) -> None:
-        """`number` as for `SeatEnv`."""
-        self._env, self._wire = kind(game, observation, number), wire
+    def __init__(self, env: SeatEnv, wire: Wire) -> None:
+        self._env, self._wire = env, wire
 
     def meet(self, others: int) -> None:
         """Connects the player with the `others`; receives a descriptor for each."""

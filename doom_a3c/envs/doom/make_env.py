@@ -43,4 +43,5 @@ def make_seat_server(
     from doom_a3c.envs.doom.human_seat import HumanSeat, SeatServer
     from doom_a3c.envs.doom.seat_env import SeatEnv
 
-    return SeatServer(HumanSeat if person else SeatEnv, game, observation, number, wire)
+    kind = HumanSeat if person else SeatEnv
+    return SeatServer(kind(game, observation, number), wire)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,13 @@ class GameVariables:
         return scaled.astype(np.float32)
 
 
+class _Life(NamedTuple):
+    """Whether a player lives."""
+
+    deaths: float  # so far
+    dead: bool
+
+
 class Shaping:
     """Rewards changes of a game's variables from step to step.
 
@@ -45,7 +53,7 @@ class Shaping:
     def __init__(self, weights: Mapping[str, Weight], respawns: bool = False) -> None:
         self._weights = list(weights.values())
         self._lost_by_death = [respawns and name.startswith(OF_A_LIFE) for name in weights]
-        self._deaths, self._dead = 0.0, False
+        self._life = _Life(0.0, dead=False)
         self._readers = [self._count_places if name == PLACES else _make_reader(name) for name in weights]
         self._visited: set[tuple[float, float]] = set()
         self._before: list[float] = []
@@ -54,7 +62,7 @@ class Shaping:
         """Begins an episode and reads its starting values: the engine does not reset all variables."""
         self._visited.clear()
         self._before = self._read(game)
-        self._has_died(game)  # in a match, from the start: a player who comes where another is kills that one
+        self._life = _read_life(game)  # may be dead already: in a match a player who comes where another is kills that one
 
     def compute_bonus(self, game: vizdoom.DoomGame) -> float:
         """Returns the shaping reward for the changes since the previous step; works after an episode's end, too."""
@@ -65,9 +73,8 @@ class Shaping:
 
     def _has_died(self, game: vizdoom.DoomGame) -> bool:
         """Returns whether the player died or was dead during the last step."""
-        deaths, dead = self._deaths, self._dead
-        self._deaths, self._dead = game.get_game_variable(vizdoom.GameVariable.DEATHCOUNT), game.is_player_dead()
-        return self._deaths > deaths or dead or self._dead
+        before, self._life = self._life, _read_life(game)
+        return self._life.deaths > before.deaths or before.dead or self._life.dead
 
     def _read(self, game: vizdoom.DoomGame) -> list[float]:
         return [read(game) for read in self._readers]
@@ -77,6 +84,10 @@ class Shaping:
         x, y = (game.get_game_variable(of) for of in (vizdoom.GameVariable.POSITION_X, vizdoom.GameVariable.POSITION_Y))
         self._visited.add((x // SQUARE, y // SQUARE))
         return len(self._visited)
+
+
+def _read_life(game: vizdoom.DoomGame) -> _Life:
+    return _Life(game.get_game_variable(vizdoom.GameVariable.DEATHCOUNT), game.is_player_dead())
 
 
 def _make_reader(name: str) -> Callable[[vizdoom.DoomGame], float]:
