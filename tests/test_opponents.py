@@ -39,10 +39,10 @@ from doom_a3c.run.checkpoints.checkpoint import save
 from doom_a3c.run.checkpoints.run_record import Best, begin_run, record_from_plain, record_to_plain
 from doom_a3c.run.checkpoints.runs import list_checkpoints
 from doom_a3c.run.launch import make_new_run, make_resumed_run
-from doom_a3c.run.league import SIZE, League, Member, rate
+from doom_a3c.run.league import LEAST, SIZE, League, Member, find_outcome, rate
 from doom_a3c.run.opposition import LeagueOpponent, RatedMatches, arrange_league
 from doom_a3c.run.play.agent import TrainedAgent
-from doom_a3c.run.play.cross_play import find_outcome, play_pairings
+from doom_a3c.run.play.cross_play import play_pairings
 from doom_a3c.run.play.human_match import play_person
 from doom_a3c.run.play.playback import load_opponent
 from doom_a3c.run.play.seated_match import play_seated
@@ -83,12 +83,15 @@ class Fixed:
     """An opponent that plays each hidden player's number and records everything it sees."""
 
     def __init__(self):
-        self.seen, self.resets = [], []
+        self.seen, self.resets, self.noted = [], [], []
 
     def act(self, observations, resets):
         self.seen.append(observations.tolist())
         self.resets.append(resets.tolist())
         return observations[:, 0].astype(np.int64)
+
+    def note(self, frags, ended, rivals):
+        self.noted.append((frags.tolist(), ended.tolist(), list(rivals)))
 
 
 def make_games(count=4):
@@ -113,6 +116,7 @@ def test_shown_players_are_games_and_the_rest_are_the_opponents():
     env.step(np.array([1, 1, 1]))
     assert opponent.seen == [[[1, 0]], [[1, 1]], [[1, 2]], [[1, 0]]]
     assert opponent.resets == [[1], [0], [0], [1]]
+    assert opponent.noted == [([1.0], [False], [None])] * 2 + [([1.0], [True], [[1.0]]), ([1.0], [False], [None])]
 
 
 def test_actions_of_shown_and_hidden_players_reach_their_games():
@@ -187,7 +191,7 @@ def test_a_full_disk_gives_a_warning_that_names_the_league(tmp_path, monkeypatch
     said = []
     state = SimpleNamespace(counters=make_record(5).counters, variables=weigh(0))
     view = SimpleNamespace(log=said.append)
-    session._add_to_league(League(tmp_path / "league"), make_record(), ["policy/kernel"], view, state, 1.0)
+    session._LeagueKeeper(League(tmp_path / "league"), make_record(), ["policy/kernel"], view).add(state, 1.0)
     (line,) = said
     assert str(tmp_path / "league") in line
     assert "No space" in line
@@ -200,12 +204,45 @@ def test_a_fixed_league_takes_no_new_members(tmp_path):
     assert not (tmp_path / "league").exists()
 
 
-def test_members_are_drawn_by_their_expected_wins(tmp_path):
-    league = League(tmp_path, [Member(index, rating, weigh(index)) for index, rating in enumerate((-400.0, 400.0, 0.0))])
+def test_members_are_drawn_by_their_wins_in_recent_matches(tmp_path):
+    league = League(tmp_path, [Member(index, None, weigh(index)) for index in range(3)])
+    for _ in range(60):
+        league.note(league.members[0], 0.0)
+        league.note(league.members[1], 1.0)
     random = np.random.default_rng(0)
     drawn = Counter(league.draw(random).frames for _ in range(11_000))
-    odds = np.array([1 / 11, 10 / 11, 1 / 2])  # against the newest, whose rating is 0
+    odds = np.array([0, 1, 0.5]) + LEAST  # nothing is known of the last
     np.testing.assert_allclose([drawn[index] / 11_000 for index in range(3)], odds / odds.sum(), atol=0.02)
+
+
+def test_a_share_of_wins_follows_the_last_matches(tmp_path):
+    league = League(tmp_path, [Member(0, None, weigh(0))])
+    member = league.members[0]
+    for outcome in (1, 0, 0.5):
+        league.note(member, outcome)
+    share = 0.5
+    for outcome in (1, 0, 0.5):
+        share = 0.9 * share + 0.1 * outcome
+    assert league._get_wins(member) == pytest.approx(share)
+
+
+def test_a_full_league_drops_the_member_that_wins_least(tmp_path):
+    league = League(tmp_path / "league")
+    for index in range(SIZE):
+        league.add(make_record(1000 * index), None, weigh(index))
+        league.note(league.members[-1], float(index != 3))
+    league.add(make_record(99_000), None, weigh(0))
+    assert [member.frames for member in league.members] == [*(1000 * index for index in range(SIZE) if index != 3), 99_000]
+    assert (tmp_path / "league.csv").read_text().splitlines()[-1] == "99000,"
+    again = League.read(tmp_path / "league", Fitting())
+    assert {member.rating for member in again.members} == {None}
+    assert again.find_strong(0).frames == 0, "of a league without ratings any member"
+
+
+def test_a_twentieth_of_the_budget_makes_a_member_due(tmp_path):
+    league = League(tmp_path, [Member(400, None, weigh(0))])
+    assert [league.is_due(frames, 2000) for frames in (400, 499, 500, 900)] == [False, False, True, True]
+    assert not League(tmp_path, [Member(0, 0.0, weigh(0))], fixed=True).is_due(10**9, 1)
 
 
 def test_the_strongest_members_are_found_in_order(tmp_path):
@@ -238,6 +275,23 @@ def test_both_halves_of_an_evaluation_meet_all_four_members(tmp_path):
     league = League(tmp_path, [Member(index, float(index), trained(index)) for index in range(6)])
     met = meet(LeagueOpponent(league.find_strong, network, 10, np.random.default_rng(0)), 10)
     assert set(met[:5]) == set(met[5:]) == {2, 3, 4, 5}
+
+
+def test_outcomes_of_finished_matches_are_reported_for_the_member_that_played():
+    """Frags 2 and 0 in two steps against rivals with 1: won and lost; then a match that was cut short, and a draw."""
+    members, said = [Member(index, None, trained(index)) for index in range(2)], []
+    random, report = np.random.default_rng(0), lambda member, outcome: said.append((member.frames, outcome))
+    opponent = LeagueOpponent(lambda part: members[part], network, 2, random, report)
+    pixels, on, ended = np.zeros((2, *INPUTS.pixels), np.uint8), np.zeros(2, np.bool_), np.ones(2, np.bool_)
+    opponent.act(pixels, np.ones(2, np.float32))
+    opponent.note(np.array([1.0, 0.0]), on, [None, None])
+    assert said == []
+    opponent.note(np.array([1.0, 0.0]), ended, [[1.0], [1.0]])
+    assert said == [(0, 1), (1, 0)]
+    opponent.note(np.array([5.0, 1.0]), ended, [None, [1.0]])
+    assert said[2:] == [(1, 0.5)]
+    opponent.note(np.array([0.0, 0.0]), ended, [[1.0], [-1.0]])
+    assert said[3:] == [(0, 0), (1, 1)], "frags start at zero, after a match that was cut short too"
 
 
 def make_league_opponent(folder):
@@ -299,7 +353,7 @@ def test_a_rated_match_pays_its_performance_rating_at_the_end():
     paid = [env.step(np.array([0, 0, 5]))[1].tolist() for _ in range(LENGTH)]
     assert paid[:-1] == [[0, 0, 0]] * (LENGTH - 1)
     # frags 0, 0 and 15 against 0, 1 and 2: drawn, lost, won
-    assert paid[-1] == [rate(10, 0), rate(20, -1), rate(30, 1)] == [10, -380, 430]
+    assert paid[-1] == [rate(10, 0.5), rate(20, 0), rate(30, 1)] == [10, -380, 430]
     assert [env.step(np.array([1, 0, 0]))[1].tolist() for _ in range(LENGTH)][-1] == [410, -380, -370], (
         "frags start at zero"
     )
@@ -452,17 +506,31 @@ def test_an_opponent_must_fit_the_users_game(tmp_path):
 @pytest.mark.process
 def test_a_run_against_its_past_keeps_its_league_when_resumed(tmp_path, capsys):
     flags = ["--workers", "1", "--envs-per-worker", "4", "--rollout-length", "8", "--evaluation-episodes", "2"]
-    flags += ["--evaluate-every", "900", "--opponents", "past", "--models-dir", "m", "--name", "duel"]
+    flags += [
+        "--evaluate-every",
+        "0",
+        "--checkpoint-every",
+        "0.1",
+        "--opponents",
+        "past",
+        "--models-dir",
+        "m",
+        "--name",
+        "duel",
+    ]
     first = call("train", "--scenario", write_duel(tmp_path), "--frames", "1500", *flags, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     (folder,) = [path for path in (tmp_path / "m").iterdir() if path.is_dir()]
-    assert [row.split(",")[0] for row in (folder / "league.csv").read_text().splitlines()][:2] == ["frames", "0"]
+    rows = (folder / "league.csv").read_text().splitlines()
+    assert rows[:2] == ["frames,rating", "0,0"]
+    assert rows[2].endswith(","), "weights that were saved and not evaluated"
+    assert float(rows[-1].split(",")[1]) in (-400, -200, 0, 200, 400), "those of the final evaluation"
     before = len(list((folder / "league").glob("*.ckpt")))
-    assert before == 2, "the first weights and those of the final evaluation"
-    again = call("train", "--resume", folder, "--wad", "mine.wad", "--frames", "2500", "--models-dir", "m", cwd=tmp_path)
+    assert before == len(rows) - 1
+    again = call("train", "--resume", folder, "--wad", "mine.wad", "--frames", "2000", "--models-dir", "m", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-    assert len(list((folder / "league").glob("*.ckpt"))) == before + 1
-    assert len((folder / "league.csv").read_text().splitlines()) == 1 + before + 1, "the old members play on"
+    assert (folder / "league.csv").read_text().splitlines()[: len(rows)] == rows, "the old members play on"
+    assert len(list((folder / "league").glob("*.ckpt"))) > before
     two, out = tmp_path / "two", tmp_path / "out"
     two.mkdir()
     for path in sorted((folder / "league").glob("*.ckpt"))[:2]:
@@ -520,7 +588,8 @@ def test_a_checkpoint_names_no_file_as_the_opponent():
 @pytest.mark.parametrize("rated", [True, False])
 def test_ratings_are_not_compared_with_the_expected_score(rated):
     record, none = make_new_run({"scenario": "duel"}), SimpleNamespace(rated=rated, log=None, capture=None)
-    training = session._make_training(record, none, none, Progress(), none, none, none, none)
+    keeper = session._LeagueKeeper(None, record, (), none)
+    training = session._make_training(record, none, none, Progress(), none, none, none, keeper)
     assert (training._watch is None) == rated
 
 
@@ -534,7 +603,6 @@ def test_ratings_are_not_compared_with_the_expected_score(rated):
         (["--scenario", "mine.toml", "--opponents", "no/such.ckpt"], "no/such.ckpt"),
         (["--scenario", "mine.toml", "--game-processes", "2"], "--game-processes"),
         (["--scenario", "mine.toml", "--opponents", "past", "--engine", "cluster"], "cluster"),
-        (["--scenario", "mine.toml", "--opponents", "past", "--evaluate-every", "0"], "needs evaluations"),
         (["--scenario", "duel", "--until-learned"], "--until-learned has no score to wait for"),
     ],
 )

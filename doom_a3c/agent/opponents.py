@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from doom_a3c.agent.distributions import Actions, Array, explore
 from doom_a3c.agent.games_wrapper import GamesWrapper
 from doom_a3c.agent.inputs import Observations
-from doom_a3c.agent.player import GameVector
+from doom_a3c.agent.player import Bools, GameVector, Rewards
 from doom_a3c.agent.policy import Decider
-from doom_a3c.settings.interface import map_nested
+from doom_a3c.settings.interface import RIVALS, map_nested
 
 
 class Opponent(Protocol):
@@ -22,9 +22,17 @@ class Opponent(Protocol):
 
     def act(self, observations: Observations, resets: Array) -> Actions:
         """Returns the actions, [K, ...], for observations [K, ...]; resets, [K], are 1 at a match's first."""
+        ...
+
+    def note(self, frags: Rewards, ended: Bools, rivals: Sequence[Sequence[float] | None]) -> None:
+        """Takes the players' frags in the last step, [K], whether it ended their matches, and their rivals' final frags.
+
+        An opponent that does not care ignores them.
+        """
+        return  # not abstract
 
 
-class PolicyOpponent:
+class PolicyOpponent(Opponent):
     """An opponent with the actions of a policy, which it samples."""
 
     def __init__(self, policy: Decider, players: int, random: np.random.Generator, epsilon: float = 0.0) -> None:
@@ -76,8 +84,10 @@ class OpposedGames(GamesWrapper):
         joined = np.empty((self.env.num_envs, *theirs.shape[1:]), theirs.dtype)
         joined[self._shown], joined[self._hidden] = actions, theirs
         observations, *results, infos = self.env.step(joined)
-        _, terminated, truncated = results
-        self._resets = (terminated | truncated)[self._hidden].astype(np.float32)
+        rewards, terminated, truncated = results
+        ended = (terminated | truncated)[self._hidden]
+        self._resets = ended.astype(np.float32)
+        self._opponent.note(rewards[self._hidden], ended, self._read_rivals(infos))
         rewards, terminated, truncated = (each[self._shown] for each in results)
         return self._show(observations), rewards, terminated, truncated, self._select(infos)
 
@@ -89,6 +99,11 @@ class OpposedGames(GamesWrapper):
     def _select(self, infos: dict[str, Any]) -> dict[str, Any]:
         """Returns the infos of the shown players."""
         return {key: self._select(value) if isinstance(value, dict) else value[self._shown] for key, value in infos.items()}
+
+    def _read_rivals(self, infos: dict[str, Any]) -> Sequence[Sequence[float] | None]:
+        """Returns the final frags of each hidden player's rivals; nothing where the match goes on or was cut short."""
+        known = infos.get("final_info", {}).get(RIVALS)
+        return [None] * len(self._hidden) if known is None else list(known[self._hidden])
 
     def _read_history(self, steps: int) -> Any:
         """Returns the observations before and after the last `steps` steps, [steps + 1, B, ...]; see the games' own."""

@@ -229,7 +229,5 @@ def _check_opponents(config: Config, agents: int) -> None:
     require(config.engine != "cluster" or config.opponents == "self", "--engine cluster plays --opponents self alone")
     rated = "evaluations of several agents are rated by a league, see docs/multiplayer.md"
     require(not config.until_learned, f"--until-learned has no score to wait for: {rated}")
-    learns = config.opponents != "past" or config.evaluate_every > 0
-    require(learns, "--opponents past needs evaluations, which add to the league: set --evaluate-every above 0")
     if config.opponents not in OPPONENTS:
         find_model(config.opponents)

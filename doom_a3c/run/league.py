@@ -20,6 +20,8 @@ from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 SIZE = 20  # members
 WIN = 400.0  # rating points for a won match, see `rate`
+RECENT = 10  # matches of a member whose outcomes count for its share of wins
+LEAST = 0.05  # odds of a member that never wins
 FOLDER, TABLE = "league", "league.csv"
 
 
@@ -27,7 +29,7 @@ class Member(NamedTuple):
     """Frozen weights."""
 
     frames: int  # of training behind them
-    rating: float
+    rating: float | None  # None if they were not evaluated
     weights: Mapping[str, NDArray[Any]]  # by name
 
 
@@ -35,13 +37,14 @@ def rate(opponent: float, outcome: float) -> float:
     """Returns the performance in a match against an opponent with this rating; the mean over matches is a rating.
 
     This is the "algorithm of 400", a linear Elo performance: the opponent's rating, plus 400 for a win (`outcome` 1), less
-    400 for a loss (-1).
+    400 for a loss (0).
     """
-    return opponent + WIN * outcome
+    return opponent + WIN * (2 * outcome - 1)
 
 
-def _find_weakest(members: Sequence[Member]) -> Member:
-    return min(members, key=lambda one: one.rating)
+def find_outcome(frags: float, rivals: Sequence[float]) -> float:
+    """Returns 1 for a match that was won, 0.5 for a draw or unknown rivals, 0 for one that was lost."""
+    return float(0.5 + 0.5 * np.sign(frags - max(rivals, default=frags)))
 
 
 def _leave_out(members: Sequence[Member], *lost: Member) -> list[Member]:
@@ -49,12 +52,16 @@ def _leave_out(members: Sequence[Member], *lost: Member) -> list[Member]:
 
 
 class League:
-    """The members of a league. Owns their files, in `folder`, one a member. Any thread may use it."""
+    """The members of a league. Owns their files, in `folder`, one a member, and their shares of wins in this session.
+
+    Any thread may use it.
+    """
 
     def __init__(self, folder: Path, members: Iterable[Member] = (), *, fixed: bool = False) -> None:
         """A `fixed` one takes no new members."""
         self.folder, self._fixed, self._lock = folder, fixed, threading.Lock()
         self._members = list(members)
+        self._wins: dict[int, float] = {}  # share of recent matches against the newest weights, by the member's frames
 
     @classmethod
     def read(cls, folder: Path, network: ACNetwork, override: GameOverride = NO_OVERRIDE) -> League:
@@ -66,7 +73,7 @@ class League:
         for unfinished in folder.glob(f"{SAVING}*"):  # of a session that was killed while saving
             with contextlib.suppress(OSError):
                 unfinished.unlink()
-        members: list[Member] = []
+        league = cls(folder)
         for path in sorted(folder.glob("*.ckpt")):
             try:
                 checkpoint = load(path, override)
@@ -75,10 +82,17 @@ class League:
             except (UserError, KeyError, ValueError):
                 continue
             record = checkpoint.record
-            members.append(Member(record.counters.frames, record.best.score or 0.0, checkpoint.variables))
-            if len(members) > SIZE:
-                members = _leave_out(members, _find_weakest(members))
-        return cls(folder, members)
+            league._members.append(Member(record.counters.frames, record.best.score, checkpoint.variables))
+            if len(league._members) > SIZE:
+                league._members = _leave_out(league._members, league._find_weakest(league._members))
+        return league
+
+    def _find_weakest(self, members: Sequence[Member]) -> Member:
+        """Returns the member that wins least; of equals, that with the lowest rating."""
+        return min(members, key=lambda one: (self._get_wins(one), -np.inf if one.rating is None else one.rating))
+
+    def _get_wins(self, member: Member) -> float:
+        return self._wins.get(member.frames, 0.5)
 
     @property
     def members(self) -> list[Member]:
@@ -86,7 +100,12 @@ class League:
         with self._lock:
             return list(self._members)
 
-    def add(self, record: RunRecord, rating: float, weights: Mapping[str, NDArray[Any]]) -> None:
+    def is_due(self, frames: int, budget: int) -> bool:
+        """Returns whether so much of a run's `budget` has passed since the newest member that the next one should join."""
+        newest = self.members[-1].frames if self.members else 0
+        return not self._fixed and (frames - newest) * SIZE >= budget
+
+    def add(self, record: RunRecord, rating: float | None, weights: Mapping[str, NDArray[Any]]) -> None:
         """Adds weights with their rating; a full league loses its weakest member.
 
         Raises:
@@ -97,29 +116,37 @@ class League:
         member = Member(record.counters.frames, rating, weights)
         with self._lock:
             others = [one for one in self._members if one.frames != member.frames]
-            lost = [_find_weakest(others)] if len(others) >= SIZE else []
+            lost = [self._find_weakest(others)] if len(others) >= SIZE else []
             self._members = [*_leave_out(others, *lost), member]
             self.folder.mkdir(parents=True, exist_ok=True)
             save(self._find_path(member), weights, record._replace(best=record.best._replace(score=rating)))
             for one in lost:
                 self._find_path(one).unlink(missing_ok=True)
-            rows = [(one.frames, f"{one.rating:.0f}") for one in self._members]
+            rows = [(one.frames, "" if one.rating is None else f"{one.rating:.0f}") for one in self._members]
             write_table(self.folder.parent / TABLE, ["frames", "rating"], rows)
 
     def _find_path(self, member: Member) -> Path:
         return self.folder / f"frames-{member.frames:012}.ckpt"
 
-    def draw(self, random: np.random.Generator) -> Member:
-        """Draws a member in proportion to its expected share of wins against the newest one.
+    def note(self, member: Member, outcome: float) -> None:
+        """Counts a member's match against the newest weights; `outcome` is 1 if it has won, 0.5 if drawn, 0 if lost."""
+        with self._lock:
+            wins = self._get_wins(member)
+            self._wins[member.frames] = wins + (outcome - wins) / RECENT
 
-        That share is Elo's, 1 / (1 + 10^((newest - its) / 400)).
+    def draw(self, random: np.random.Generator) -> Member:
+        """Draws a member in proportion to its share of wins in recent matches against the newest weights.
+
+        This is prioritized fictitious self-play (Vinyals et al. 2019, doi:10.1038/s41586-019-1724-z, methods).
         """
-        members = self.members
-        ratings = np.array([member.rating for member in members])
-        odds = 1 / (1 + 10 ** np.clip((ratings[-1] - ratings) / WIN, -4, 4))
+        with self._lock:
+            members = list(self._members)
+            odds = np.array([LEAST + self._get_wins(member) for member in members])
         return members[random.choice(len(members), p=odds / odds.sum())]
 
     def find_strong(self, place: int) -> Member:
-        """Returns the member with the `place`-th highest rating, from 0; a small league starts over at its end."""
-        ranked = sorted(self.members, key=lambda one: one.rating, reverse=True)
+        """Returns the member with the `place`-th highest rating, from 0; after the last one it starts over."""
+        members = self.members
+        rated = [one for one in members if one.rating is not None] or members
+        ranked = sorted(rated, key=lambda one: one.rating or 0.0, reverse=True)
         return ranked[place % len(ranked)]

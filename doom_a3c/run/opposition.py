@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ from doom_a3c.agent.games_wrapper import GamesWrapper
 from doom_a3c.agent.inputs import Observations
 from doom_a3c.agent.model import Snapshot
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.agent.opponents import PolicyOpponent
-from doom_a3c.agent.player import GameVector
+from doom_a3c.agent.opponents import Opponent, PolicyOpponent
+from doom_a3c.agent.player import Bools, GameVector, Rewards
 from doom_a3c.agent.policy import Policy
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
-from doom_a3c.run.league import FOLDER, League, Member, rate
+from doom_a3c.run.league import FOLDER, League, Member, find_outcome, rate
 from doom_a3c.settings.errors import UserError, require
 from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.interface import RIVALS, map_nested
@@ -32,7 +32,7 @@ from doom_a3c.settings.training import OPPONENTS
 AT_ONCE = 4  # members that play at the same time
 
 
-class LeagueOpponent:
+class LeagueOpponent(Opponent):
     """Plays with members of a league, a few at a time. Owns their networks.
 
     A member is replaced once all of its players have begun a match under it. They usually begin together; after a fault one
@@ -45,9 +45,18 @@ class LeagueOpponent:
         make_network: Callable[[str], ACNetwork],
         players: int,
         random: np.random.Generator,
+        report: Callable[[Member, float], None] = lambda member, outcome: None,
     ) -> None:
-        """`choose` returns the next member for a part of the players, 0 to 3; `random` samples its actions."""
-        self._choose, count = choose, min(AT_ONCE, players)
+        """Makes the networks of at most four members.
+
+        Args:
+            choose: returns the next member for a part of the players, 0 to 3.
+            make_network: makes a network by its name.
+            players: K.
+            random: samples the actions.
+            report: receives a member and the outcome of a finished match for it, see `find_outcome`.
+        """
+        self._choose, self._report, count = choose, report, min(AT_ONCE, players)
         # The players of each member. The first half of an evaluation's plays greedily: both halves meet all members.
         self._parts = [np.arange(part, players, count) for part in range(count)]
         self._order = np.argsort(np.concatenate(self._parts))  # of the players among the parts' actions
@@ -57,7 +66,8 @@ class LeagueOpponent:
             for network, part in zip(self._networks, self._parts, strict=True)
         ]
         self._begun = np.zeros(players, np.bool_)  # whether each player has begun a match since its member was drawn
-        self.ratings = np.zeros(players)  # of the member that each player is now
+        self._members: list[Member | None] = [None] * players  # that each player is now
+        self._frags = np.zeros(players)  # of each player in its match
 
     def act(self, observations: Observations, resets: Array) -> Actions:
         parts = []
@@ -67,10 +77,24 @@ class LeagueOpponent:
                 self._begun[part] = False
                 member = self._choose(index)
                 network.load(member.weights)
-                self.ratings[part] = member.rating
+                for player in part:
+                    self._members[player] = member
             seen = map_nested(lambda array, part=part: array[part], observations)
             parts.append(opponent.act(seen, resets[part]))
         return np.concatenate(parts)[self._order]
+
+    @property
+    def ratings(self) -> Array:
+        """The rating of the member that each player is now, [K]; 0 if that is unknown."""
+        return np.array([0.0 if one is None or one.rating is None else one.rating for one in self._members])
+
+    def note(self, frags: Rewards, ended: Bools, rivals: Sequence[Sequence[float] | None]) -> None:
+        self._frags += frags
+        for player in map(int, np.flatnonzero(ended)):
+            member, theirs = self._members[player], rivals[player]
+            if member is not None and theirs:  # else it was cut short
+                self._report(member, find_outcome(self._frags[player], theirs))
+            self._frags[player] = 0.0
 
 
 class RatedMatches(GamesWrapper):
@@ -94,8 +118,7 @@ class RatedMatches(GamesWrapper):
         paid, theirs = np.zeros_like(self._frags), self._opponent.ratings.reshape(self.num_envs, -1).mean(axis=1)
         rivals = infos.get("final_info", {}).get(RIVALS, [()] * self.num_envs)
         for game in np.flatnonzero(terminated | truncated):
-            outcome = np.sign(self._frags[game] - max(rivals[game])) if rivals[game] else 0.0
-            paid[game] = rate(theirs[game], float(outcome))
+            paid[game] = rate(theirs[game], find_outcome(self._frags[game], rivals[game] or ()))
             self._frags[game] = 0.0
         return observations, paid, terminated, truncated, infos
 
@@ -124,7 +147,12 @@ def arrange_league(record: RunRecord, builder: Builder, folder: Path, weights: S
         league = League(folder / FOLDER, [_load_opponent(record, builder)], fixed=True)
     builder.opposed = config.count_opposed(builder.agents)
     builder.make_opponent = partial(
-        _make_opponent, record, builder, Stream.TRAINING, choose=lambda random, part: league.draw(random)
+        _make_opponent,
+        record,
+        builder,
+        Stream.TRAINING,
+        choose=lambda random, part: league.draw(random),
+        report=league.note,
     )
     return league
 
@@ -150,11 +178,15 @@ def _make_opponent(
     stream: Stream,
     players: int,
     choose: Callable[[np.random.Generator, int], Member],
+    report: Callable[[Member, float], None] = lambda member, outcome: None,
 ) -> LeagueOpponent:
-    """Makes an opponent whose members `choose` returns, given its random generator and a part of its players."""
+    """Makes an opponent whose members `choose` returns, given its random generator and a part of its players.
+
+    `report` receives the outcomes of its matches.
+    """
     random = np.random.default_rng(make_seed(record.config.seed, stream, record.restarts, players))
     make_network = partial(builder.make_network, seed=record.config.seed)
-    return LeagueOpponent(partial(choose, random), make_network, players, random)
+    return LeagueOpponent(partial(choose, random), make_network, players, random, report)
 
 
 def make_rated_matches(record: RunRecord, builder: Builder, league: League, matches: int) -> GameVector:

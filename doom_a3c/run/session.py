@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,8 +101,8 @@ def build_session(
         evaluator = stack.enter_context(closing(make_evaluator(record, builder, engine, league)))
         shown = view, lambda: gif_folder.newest, record.scenario
         reporter = Reporter(config, progress, engine, loggers("global"), *shown, rated=league is not None)
-        add_to_league = partial(_add_to_league, league, record, list(weights), view)
-        training = _make_training(record, engine, evaluator, progress, checkpoints, reporter, view, add_to_league)
+        keeper = _LeagueKeeper(league, record, list(weights), view)
+        training = _make_training(record, engine, evaluator, progress, checkpoints, reporter, view, keeper)
         yield Session(record, progress, checkpoints, gifs, logs, training.stopping, training)
 
 
@@ -187,16 +186,29 @@ def _log_start(loggers: Loggers, record: RunRecord, builder: Builder, model: Glo
     loggers("global").graph(Policy(model.network).get_graph(builder.inputs.make_zeros(record.config.envs_per_worker)))
 
 
-def _add_to_league(
-    league: League | None, record: RunRecord, names: Sequence[str], view: View, state: State, rating: float
-) -> None:
-    """Adds evaluated weights to the league of a run, if it has one."""
-    if league is None:
-        return
-    try:
-        league.add(record._replace(counters=state.counters), rating, {name: state.variables[name] for name in names})
-    except OSError as error:
-        view.log(f"warning: {error.filename or league.folder}: {error.strerror}: the league's newest member is not saved")
+class _LeagueKeeper(NamedTuple):
+    """Adds weights to the league of a run, if it has one."""
+
+    league: League | None
+    record: RunRecord
+    names: Sequence[str]  # of the weights
+    view: View
+
+    def add(self, state: State, rating: float | None) -> None:
+        """Adds weights with their rating, None if they were not evaluated."""
+        if self.league is None:
+            return
+        weights = {name: state.variables[name] for name in self.names}
+        try:
+            self.league.add(self.record._replace(counters=state.counters), rating, weights)
+        except OSError as error:
+            where = error.filename or self.league.folder
+            self.view.log(f"warning: {where}: {error.strerror}: the league's newest member is not saved")
+
+    def add_if_due(self, state: State) -> None:
+        """Adds saved weights if it is time for another member."""
+        if self.league is not None and self.league.is_due(state.counters.frames, self.record.config.frames):
+            self.add(state, None)
 
 
 @contextlib.contextmanager
@@ -226,11 +238,11 @@ def _make_training(
     checkpoints: CheckpointFolder,
     reporter: Reporter,
     view: View,
-    add_to_league: Callable[[State, float], None],
+    keeper: _LeagueKeeper,
 ) -> Training:
     config, guard = record.config, None
     saver = Saver(checkpoints, record, config.checkpoint_every, view.log)
-    evaluations = make_evaluations(record, evaluator, engine, checkpoints, saver, reporter, add_to_league)
+    evaluations = make_evaluations(record, evaluator, engine, checkpoints, saver, reporter, keeper.add)
     if isinstance(engine, LocalEngine):  # a cluster cannot roll back
 
         def save() -> None:
@@ -250,4 +262,5 @@ def _make_training(
         stopping=stopping,
         guard=guard,
         watch=watch,
+        on_save=keeper.add_if_due,
     )

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from doom_a3c.engines.engine import Engine
+from doom_a3c.engines.state import State
 from doom_a3c.engines.updates import NON_FINITE, DivergedError, find_divergence_hint
 from doom_a3c.record.metrics.counters import EvaluationPoint
 from doom_a3c.record.metrics.progress import Progress
@@ -84,10 +85,12 @@ class Training:
         stopping: StoppingRule,
         guard: CollapseGuard | None = None,
         watch: LearningWatch | None = None,
+        on_save: Callable[[State], None] = lambda state: None,
     ) -> None:
+        """`on_save` receives the state of each checkpoint while it trains."""
         self._engine, self._progress, self._evaluations = engine, progress, evaluations
         self._saver, self._reporter, self.stopping = saver, reporter, stopping
-        self._guard, self._watch = guard, watch
+        self._guard, self._watch, self._on_save = guard, watch, on_save
 
     def run(self) -> Result:
         """Trains until a limit is reached; saves at the start, at intervals, at the end, and after an error.
@@ -159,10 +162,13 @@ class Training:
             if self._watch is not None:
                 self._watch.check(self._evaluations.best.evaluations)
             if self._saver.is_due():
-                self._save()
+                self._on_save(self._save())
             self._saver.note_progress(self._progress.frames)
             self._reporter.report(time.monotonic() - start, self._evaluations.best)
         return stopped_by
 
-    def _save(self) -> None:
-        self._saver.save(self._engine.capture(), self._evaluations.best)
+    def _save(self) -> State:
+        """Saves the newest weights and counters; returns them."""
+        state = self._engine.capture()
+        self._saver.save(state, self._evaluations.best)
+        return state

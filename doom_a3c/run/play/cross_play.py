@@ -13,6 +13,7 @@ from doom_a3c.agent.opponents import Opponent, PolicyOpponent
 from doom_a3c.agent.player import Episode, Player, split_seed
 from doom_a3c.agent.policy import Policy
 from doom_a3c.run.evaluator import split_episodes
+from doom_a3c.run.league import find_outcome
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.seated_match import move_to_level, play_seated
 from doom_a3c.settings.errors import UserError
@@ -117,8 +118,3 @@ def _play_together(
                 if len(finished[episode.game]) < quotas[episode.game]:
                     finished[episode.game].append(episode)
     return [find_outcome(episode.score, episode.rivals) for game in finished for episode in game]
-
-
-def find_outcome(frags: float, rivals: Sequence[float]) -> float:
-    """Returns 1 for a match that was won, 0.5 for a draw or unknown rivals, 0 for one that was lost."""
-    return float(0.5 + 0.5 * np.sign(frags - max(rivals, default=frags)))
