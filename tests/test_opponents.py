@@ -506,18 +506,8 @@ def test_an_opponent_must_fit_the_users_game(tmp_path):
 @pytest.mark.process
 def test_a_run_against_its_past_keeps_its_league_when_resumed(tmp_path, capsys):
     flags = ["--workers", "1", "--envs-per-worker", "4", "--rollout-length", "8", "--evaluation-episodes", "2"]
-    flags += [
-        "--evaluate-every",
-        "0",
-        "--checkpoint-every",
-        "0.1",
-        "--opponents",
-        "past",
-        "--models-dir",
-        "m",
-        "--name",
-        "duel",
-    ]
+    flags += ["--evaluate-every", "0", "--checkpoint-every", "0.1", "--opponents", "past"]
+    flags += ["--models-dir", "m", "--name", "duel"]
     first = call("train", "--scenario", write_duel(tmp_path), "--frames", "1500", *flags, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     (folder,) = [path for path in (tmp_path / "m").iterdir() if path.is_dir()]

@@ -17,6 +17,12 @@ from doom_a3c.agent.policy import Decider
 from doom_a3c.settings.interface import RIVALS, map_nested
 
 
+def read_rivals(infos: dict[str, Any], games: int) -> Sequence[Sequence[float] | None]:
+    """Returns the final frags of each game's rivals, [B]; None where no match has ended or a fault has ended it."""
+    rivals: Sequence[Sequence[float] | None] = infos.get("final_info", {}).get(RIVALS, [None] * games)
+    return rivals
+
+
 class Opponent(Protocol):
     """Plays K players of matches. Owns their recurrent state."""
 
@@ -84,10 +90,11 @@ class OpposedGames(GamesWrapper):
         joined = np.empty((self.env.num_envs, *theirs.shape[1:]), theirs.dtype)
         joined[self._shown], joined[self._hidden] = actions, theirs
         observations, *results, infos = self.env.step(joined)
-        rewards, terminated, truncated = results
-        ended = (terminated | truncated)[self._hidden]
+        frags, terminated, truncated = (each[self._hidden] for each in results)
+        ended = terminated | truncated
         self._resets = ended.astype(np.float32)
-        self._opponent.note(rewards[self._hidden], ended, self._read_rivals(infos))
+        rivals = read_rivals(infos, self.env.num_envs)
+        self._opponent.note(frags, ended, [rivals[player] for player in self._hidden.tolist()])
         rewards, terminated, truncated = (each[self._shown] for each in results)
         return self._show(observations), rewards, terminated, truncated, self._select(infos)
 
@@ -99,11 +106,6 @@ class OpposedGames(GamesWrapper):
     def _select(self, infos: dict[str, Any]) -> dict[str, Any]:
         """Returns the infos of the shown players."""
         return {key: self._select(value) if isinstance(value, dict) else value[self._shown] for key, value in infos.items()}
-
-    def _read_rivals(self, infos: dict[str, Any]) -> Sequence[Sequence[float] | None]:
-        """Returns the final frags of each hidden player's rivals; nothing where the match goes on or was cut short."""
-        known = infos.get("final_info", {}).get(RIVALS)
-        return [None] * len(self._hidden) if known is None else list(known[self._hidden])
 
     def _read_history(self, steps: int) -> Any:
         """Returns the observations before and after the last `steps` steps, [steps + 1, B, ...]; see the games' own."""

@@ -15,7 +15,7 @@ from doom_a3c.agent.games_wrapper import GamesWrapper
 from doom_a3c.agent.inputs import Observations
 from doom_a3c.agent.model import Snapshot
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.agent.opponents import Opponent, PolicyOpponent
+from doom_a3c.agent.opponents import Opponent, PolicyOpponent, read_rivals
 from doom_a3c.agent.player import Bools, GameVector, Rewards
 from doom_a3c.agent.policy import Policy
 from doom_a3c.run.builder import Builder
@@ -25,7 +25,7 @@ from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
 from doom_a3c.run.league import FOLDER, League, Member, find_outcome, rate
 from doom_a3c.settings.errors import UserError, require
 from doom_a3c.settings.games import DoomSpec
-from doom_a3c.settings.interface import RIVALS, map_nested
+from doom_a3c.settings.interface import map_nested
 from doom_a3c.settings.streams import Stream, make_seed
 from doom_a3c.settings.training import OPPONENTS
 
@@ -66,7 +66,7 @@ class LeagueOpponent(Opponent):
             for network, part in zip(self._networks, self._parts, strict=True)
         ]
         self._begun = np.zeros(players, np.bool_)  # whether each player has begun a match since its member was drawn
-        self._members: list[Member | None] = [None] * players  # that each player is now
+        self._members: dict[int, Member] = {}  # of each part
         self._frags = np.zeros(players)  # of each player in its match
 
     def act(self, observations: Observations, resets: Array) -> Actions:
@@ -77,8 +77,7 @@ class LeagueOpponent(Opponent):
                 self._begun[part] = False
                 member = self._choose(index)
                 network.load(member.weights)
-                for player in part:
-                    self._members[player] = member
+                self._members[index] = member
             seen = map_nested(lambda array, part=part: array[part], observations)
             parts.append(opponent.act(seen, resets[part]))
         return np.concatenate(parts)[self._order]
@@ -86,14 +85,16 @@ class LeagueOpponent(Opponent):
     @property
     def ratings(self) -> Array:
         """The rating of the member that each player is now, [K]; 0 if that is unknown."""
-        return np.array([0.0 if one is None or one.rating is None else one.rating for one in self._members])
+        return np.array([self._find_member(player).rating or 0.0 for player in range(len(self._begun))])
+
+    def _find_member(self, player: int) -> Member:
+        return self._members[player % len(self._parts)]
 
     def note(self, frags: Rewards, ended: Bools, rivals: Sequence[Sequence[float] | None]) -> None:
         self._frags += frags
         for player in map(int, np.flatnonzero(ended)):
-            member, theirs = self._members[player], rivals[player]
-            if member is not None and theirs:  # else it was cut short
-                self._report(member, find_outcome(self._frags[player], theirs))
+            if theirs := rivals[player]:  # else it was cut short
+                self._report(self._find_member(player), find_outcome(self._frags[player], theirs))
             self._frags[player] = 0.0
 
 
@@ -116,8 +117,8 @@ class RatedMatches(GamesWrapper):
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         self._frags += rewards
         paid, theirs = np.zeros_like(self._frags), self._opponent.ratings.reshape(self.num_envs, -1).mean(axis=1)
-        rivals = infos.get("final_info", {}).get(RIVALS, [()] * self.num_envs)
-        for game in np.flatnonzero(terminated | truncated):
+        rivals = read_rivals(infos, self.num_envs)
+        for game in map(int, np.flatnonzero(terminated | truncated)):
             paid[game] = rate(theirs[game], find_outcome(self._frags[game], rivals[game] or ()))
             self._frags[game] = 0.0
         return observations, paid, terminated, truncated, infos
