@@ -36,7 +36,7 @@ from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.random_play import play_random_episodes
 
 FOLDER = ROOT / "models" / "pretrained"
-MOST = 3_000_000  # bytes per model
+MOST = 3_100_000  # bytes per model
 EPISODES = 100
 FIRST_SEED = 2_000_000  # of a card's games: the ones from `CHOOSING_SEED` on selected the training
 
@@ -50,12 +50,12 @@ def write_slim_model(source: Path, target: Path) -> None:
     assert target.stat().st_size <= MOST, f"{target} has {target.stat().st_size:,} bytes"
 
 
-def make_card(one: Learned, model: Path) -> Card:
-    """Plays a model and returns its card."""
+def make_card(one: Learned, model: Path, episodes: int) -> Card:
+    """Plays a model for that many episodes with each policy and returns its card."""
     with tempfile.TemporaryDirectory() as folder:
-        scores = play_episodes(model, Path(folder), EPISODES, FIRST_SEED)
+        scores = play_episodes(model, Path(folder), episodes, FIRST_SEED)
         standing = read_standing(Path(folder) / max(scores, key=lambda policy: statistics.mean(scores[policy])))
-    scores["random"] = play_random_episodes(TrainedAgent.load(model).builder, EPISODES, FIRST_SEED, seconds=math.inf)
+    scores["random"] = play_random_episodes(TrainedAgent.load(model).builder, episodes, FIRST_SEED, seconds=math.inf)
     means_and_stds = {name: (statistics.mean(each), statistics.pstdev(each)) for name, each in scores.items()}
     return Card(
         scenario=one.game,
@@ -64,7 +64,7 @@ def make_card(one: Learned, model: Path) -> Card:
         minutes=one.minutes,
         commit=one.commit,
         command=f"python train.py --scenario {one.game} --seed {one.seed} --frames {one.budget}",
-        episodes=EPISODES,
+        episodes=episodes,
         first_seed=FIRST_SEED,
         **means_and_stds,
         standing=standing,
@@ -79,6 +79,8 @@ def read_standing(folder: Path) -> str:
 
 def list_page_lines() -> Iterator[str]:
     """Yields the lines of models/README.md."""
+    fewer = (f"{card.episodes} of {name}" for name, card in pretrained.read_cards().items() if card.episodes != EPISODES)
+    others = "".join(f", {each}" for each in fewer)
     yield "# Models"
     yield ""
     yield (
@@ -90,7 +92,7 @@ def list_page_lines() -> Iterator[str]:
     yield "    python train.py --scenario mine.toml --from basic"
     yield ""
     yield (
-        f"A mean is of {EPISODES} episodes that training has not seen, random play is of as many. {INTERVALS} "
+        f"A mean is of {EPISODES} episodes that training has not seen{others}, random play is of as many. {INTERVALS} "
         f"Models are chosen among seeds, by 50 games from seed {CHOOSING_SEED:,} on: cards whose games begin there "
         f"too are a little too high for that, those made from now on begin at {FIRST_SEED:,}. "
         "`python -m benchmarks.pretrained` makes models, cards and this page."
@@ -118,6 +120,7 @@ def main() -> int:
     parser = make_parser("pretrained", __doc__)
     parser.add_argument("games", nargs="*", metavar="GAME", help="games to make models for (default all)")
     parser.add_argument("--work", type=Path, default=Path("learning"), help="folder of the trainings (default learning)")
+    parser.add_argument("--episodes", type=int, default=EPISODES, help=f"games with each policy (default {EPISODES})")
     parser.add_argument("--page", action="store_true", help="only rewrite the page")
     options = parser.parse_args()
     if unknown := set(options.games) - set(PLANS):
@@ -134,7 +137,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(dir=FOLDER.parent) as made:
             model = Path(made) / f"{game}.ckpt"
             write_slim_model(source, model)
-            card = make_card(best, model)
+            card = make_card(best, model, options.episodes)
             model.replace(FOLDER / model.name)  # once its card is known: an interruption leaves the old pair
         cards = pretrained.read_cards() | {game: card}  # others may be made at the same time
         ordered = {name: cards[name]._asdict() for name in PLANS if name in cards}

@@ -29,7 +29,7 @@ GAME, SEED = "duel", 11
 SHARES = (0.1, 0.25, 0.5, 0.75)  # of the training's frames
 BEST, HALF_WAY = "the best", SHARES.index(0.5)
 MODELS = ("deathmatch",)
-MATCHES, FEW = 100, 20  # the best agent against its half-way weights and the models, and other pairs
+MATCHES, FEW = 100, 10  # the best agent against its half-way weights and the models, and other pairs
 PLAYED = PAGES / "self_play.jsonl"
 
 

@@ -229,7 +229,7 @@ def survives(folder, pid, fault, times=1):
 
 
 def test_a_run_survives_faults_and_leaves_a_users_cluster_intact(folder, secret):
-    (folder / "short.toml").write_text('base = "duel"\n[game.match]\nminutes = 0.1\n')
+    (folder / "short.toml").write_text('base = "duel"\n[game.match]\nminutes = 0.1\n[training]\nopponents = "self"\n')
     doom = ("--envs-per-worker", 2, "--gif-every", 0)  # a match of two agents
     address = cluster_with(folder, "token")
     before = set(pids(folder, "gcs_server") + pids(folder, "raylet"))

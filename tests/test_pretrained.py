@@ -36,7 +36,10 @@ def model(tmp_path_factory):
 
 # Models whose episodes take seconds of CPU: Atari's best, Doom games that are won by staying alive, and matches.
 LONG = dict.fromkeys(
-    ("breakout", "breakout_lstm", "pong", "pong_lstm", "take_cover", "deathmatch", "cig_bots", "duel_bots"),
+    [
+        *("breakout", "breakout_lstm", "pong", "pong_lstm", "take_cover", "deathmatch"),
+        *("cig_bots", "deathmatch_bots", "duel", "duel_bots"),
+    ],
     pytest.mark.process,
 )
 
@@ -54,7 +57,7 @@ def scores_side_by_side(agent, greedy, episodes):
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in pretrained.list_models()])
 def test_a_model_scores_what_its_card_says(name):
     card = pretrained.read_cards()[name]
-    assert (pretrained.find_folder() / f"{name}.ckpt").stat().st_size <= 3_000_000
+    assert (pretrained.find_folder() / f"{name}.ckpt").stat().st_size <= 3_100_000
     policy, (mean, std) = max({"greedy": card.greedy, "sample": card.sample}.items(), key=lambda each: each[1][0])
     gained = mean - card.random[0]
 
