@@ -116,7 +116,7 @@ def main() -> int:
     options = parser.parse_args()
     paths = {} if options.page else list_agents(options.work)
     agents = {name: TrainedAgent.load(path) for name, path in paths.items()}
-    for first, second, matches in list_pairings(list(agents)):
+    for first, second, matches in list_pairings(list(agents)) if agents else ():
         if any((one.first, one.second, one.seed) == (first, second, options.seed) for one in read_played()):
             continue
         (pairing,) = play_pairings([agents[first], agents[second]], matches, options.seed, lambda *_: None)
