@@ -10,6 +10,7 @@ from commands import SMALL, call, train
 from fakes import complaint
 
 import doom_a3c as dc
+from doom_a3c.agent.opponents import PolicyOpponent
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.cli import listing
@@ -47,7 +48,12 @@ LONG = dict.fromkeys(
 def scores_side_by_side(agent, greedy, episodes):
     """Plays one episode in each of several games at once, with one network call a step for all of them."""
     epsilons = np.full(episodes, agent.record.config.evaluation_epsilon if greedy else 0.0, np.float32)
-    with closing(agent.builder.make_evaluation_env(episodes)) as env:
+    random = np.random.default_rng(2)
+
+    def play_itself(players):
+        return PolicyOpponent(Policy(agent.network), players, random)
+
+    with closing(agent.builder.make_evaluation_env(episodes, play_itself)) as env:
         player = Player(env, Policy(agent.network), np.random.default_rng(1), range(episodes))
         policies = np.full(episodes, greedy)
         finished = play_first_episodes(lambda: player.step(epsilons, policies), [1] * episodes, lambda: True)
