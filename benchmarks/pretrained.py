@@ -79,8 +79,8 @@ def read_standing(folder: Path) -> str:
 
 def list_page_lines() -> Iterator[str]:
     """Yields the lines of models/README.md."""
-    fewer = (f"{card.episodes} of {name}" for name, card in pretrained.read_cards().items() if card.episodes != EPISODES)
-    others = "".join(f", {each}" for each in fewer)
+    cards = pretrained.read_cards()
+    others = "".join(f", {card.episodes} of {name}" for name, card in cards.items() if card.episodes != EPISODES)
     yield "# Models"
     yield ""
     yield (
@@ -100,11 +100,11 @@ def list_page_lines() -> Iterator[str]:
     yield ""
     yield "| model | greedy | sampled | random play | games from | seed | frames | minutes | trained by | commit |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
-    for name, card in pretrained.read_cards().items():
+    for name, card in cards.items():
         scores = " | ".join(format_interval(*each, card.episodes) for each in (card.greedy, card.sample, card.random))
         trained = f"{card.seed} | {card.frames:,} | {card.minutes:g} | `{card.command}` | {card.commit}"
         yield f"| {name} | {scores} | {card.first_seed:,} | {trained} |"
-    for name, card in pretrained.read_cards().items():
+    for name, card in cards.items():
         if card.standing:
             yield ""
             yield f"{name}, in the same matches: {card.standing}."

@@ -107,22 +107,27 @@ def list_page_lines(found: Sequence[Played]) -> Iterator[str]:
     )
 
 
+def play_missing(work: Path, seed: int) -> None:
+    """Plays the pairings that have no line in the results file yet."""
+    agents = {name: TrainedAgent.load(path) for name, path in list_agents(work).items()}
+    for first, second, matches in list_pairings(list(agents)):
+        if any((one.first, one.second, one.seed) == (first, second, seed) for one in read_played()):
+            continue
+        (pairing,) = play_pairings([agents[first], agents[second]], matches, seed, lambda *_: None)
+        one = Played(first, second, seed, list(pairing.outcomes), read_commit())
+        print(f"{first} against {second}: {one.share:.2f} of {matches}", flush=True)
+        results.append_result(PLAYED, one._asdict())
+
+
 def main() -> int:
-    """Plays the missing pairings; returns 0."""
+    """Plays the missing pairings and writes the page; returns 0."""
     parser = make_parser("self_play", __doc__)
     parser.add_argument("--work", type=Path, default=Path("learning"), help="folder of the trainings (default learning)")
     parser.add_argument("--seed", type=int, default=101, help="seed of the matches (default 101)")
     parser.add_argument("--page", action="store_true", help="only rewrite the page from finished pairings")
     options = parser.parse_args()
-    paths = {} if options.page else list_agents(options.work)
-    agents = {name: TrainedAgent.load(path) for name, path in paths.items()}
-    for first, second, matches in list_pairings(list(agents)) if agents else ():
-        if any((one.first, one.second, one.seed) == (first, second, options.seed) for one in read_played()):
-            continue
-        (pairing,) = play_pairings([agents[first], agents[second]], matches, options.seed, lambda *_: None)
-        one = Played(first, second, options.seed, list(pairing.outcomes), read_commit())
-        print(f"{first} against {second}: {one.share:.2f} of {matches}", flush=True)
-        results.append_result(PLAYED, one._asdict())
+    if not options.page:
+        play_missing(options.work, options.seed)
     (PAGES / "self_play.md").write_text("\n".join(list_page_lines(read_played())) + "\n")
     return 0
 
