@@ -33,10 +33,15 @@ MEASURED = PAGES / "suite.jsonl"
 LEVELS = ("defend_the_center", "health_gathering_supreme", "deadly_corridor", "my_way_home", "take_cover", "deathmatch")
 ALL_LEVELS = (*LEVELS, "basic", "defend_the_line", "health_gathering", "predict_position")
 RECIPE = "recipe"
-VARIANTS = {  # TOML over base/doom
+_SEES = "[observation]\ncolor = true\ncrop = [40, 20, 0, 0]\nsize = [48, 160]\n"
+_COSTS = "[training]\nentropy_cost = 0.002\nfinal_entropy_cost = 0.0005\nuniform_cost = 1e-4\n"
+VARIANTS = {  # TOML over base/level
     RECIPE: "",
     "heads": '[game]\nbuttons = "heads"\n',
     "together": '[game]\nbuttons = "together"\n',
+    "sees": _SEES,
+    "costs": _COSTS,
+    "sees, costs": _SEES + _COSTS,
 }
 EPISODES = 50  # new ones, after training
 SAMPLES = 5000  # bootstrap samples
@@ -73,7 +78,7 @@ def write_scenario(level: str, variant: str, folder: Path) -> Path:
     game = f'[game]\nconfig = "{name}.cfg"\nwad = "{name}.wad"\n'
     text = overrides.replace("[game]\n", game) if "[game]" in overrides else game + overrides
     scenario = folder / f"{name}.toml"
-    scenario.write_text(f'base = "base/doom"\n{text}[training]\nnormalize_rewards = true\n')
+    scenario.write_text(f'base = "base/level"\n{text}')
     return scenario
 
 

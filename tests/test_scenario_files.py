@@ -108,6 +108,7 @@ def test_the_command_line_overrides_the_frame_skip(two_frame_steps):
 
 GAMES = {
     "base/doom": 'config = "basic.cfg"',
+    "base/level": 'config = "basic.cfg"',
     "base/match": 'wad = "cig.wad"\n[game.match]\nbots = 7',
     "base/atari": 'id = "ALE/Pong-v5"',
     "base/gymnasium": 'id = "CartPole-v1"',

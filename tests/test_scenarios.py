@@ -186,7 +186,7 @@ def test_any_other_id_loads_untuned(typed, name, kind, stack, frame_skip):
     assert scenario.description == f"{typed}, untuned"
     assert (scenario.observation.stack, scenario.game.frame_skip) == (stack, frame_skip)
     assert scenario.network.core == "none"
-    assert scenario.training["normalize_rewards"] == (kind is GymnasiumSpec)  # rewards of Atari are clipped
+    assert scenario.training.get("normalize_rewards", False) == (kind is GymnasiumSpec)  # rewards of Atari are clipped
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def _load(path: Path) -> Scenario:
         if not exists(config):
             raise UserError(f"{path} needs {config.name} beside it, which names buttons and rewards")
         files = {"config": str(config), "wad": str(path)}
-    return _build_untuned("base/doom", path.stem, path.name, {**files, "buttons": "auto"})
+    return _build_untuned("base/level", path.stem, path.name, files)
 
 
 def _find_newest(name: str) -> str | None:
@@ -147,14 +147,9 @@ def _find_gymnasium(name: str) -> Scenario:
 
 
 def _build_untuned(base: str, name: str, title: str, game: dict[str, Any]) -> Scenario:
-    layers = _read_layers(_list_own_files()[base], "base")
-    training = {"normalize_rewards": "reward_clip" not in merge(layers)["training"]}  # their size is unknown
     named = {"name": name, "description": f"{title}, untuned", "game": game}
-    own = [
-        Layer(FLAG if "id" in game else f"file ({title})", named),
-        Layer("default of untuned games", {"training": training}),
-    ]
-    return _build_scenario([*layers, *own], title)
+    own = Layer(FLAG if "id" in game else f"file ({title})", named)
+    return _build_scenario([*_read_layers(_list_own_files()[base], "base"), own], title)
 
 
 def _build_scenario(layers: list[Layer], source: str) -> Scenario:
