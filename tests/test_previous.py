@@ -166,9 +166,9 @@ def test_seen_rewards_use_statistics_from_before_the_rollout():
     stats.add(RunningMoments(100, 0.0, 1600.0))  # a standard deviation of 4
     scale = RewardScale(normalized=True, limit=3.0)
     (rollout,) = play(make_network(action=False), count((30, 30)), scale=scale, stats=stats, rollouts=1, length=20)
-    paid = np.arange(1, 21) + 0.25
-    np.testing.assert_allclose(rollout.observations["previous"][1:, 0, 0], np.minimum(paid / 4, 3.0), rtol=1e-6)
-    assert rollout.rewards[3, 0] < paid[3] / 4  # the learned reward's statistics include the rollout's own rewards
+    seen = np.arange(1, 21) / 4 + 0.25  # of which shaping pays 0.25
+    np.testing.assert_allclose(rollout.observations["previous"][1:, 0, 0], np.minimum(seen, 3.0), rtol=1e-6)
+    assert rollout.rewards[3, 0] < seen[3]  # the learned reward's statistics include the rollout's own rewards
 
 
 @pytest.mark.parametrize("reward", [np.nan, np.inf, -np.inf, 1e300])

@@ -12,7 +12,7 @@ from fakes import actor, changed, network
 from gymnasium import RewardWrapper
 
 from doom_a3c.agent.policy import Policy
-from doom_a3c.agent.rewards import RewardScale, RewardStats
+from doom_a3c.agent.rewards import RewardScale, RewardScaler, RewardStats
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, compute_moments
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.run_record import begin_run, continue_run
@@ -99,6 +99,17 @@ def test_the_scale_of_rewards_does_not_matter(play_on):
             np.testing.assert_allclose(other.rewards, rollout.rewards, rtol=1e-4)
 
 
+def test_shaping_is_added_to_normalized_rewards_as_it_is():
+    rewards, bonuses = np.full((7, 3), 5.0), np.linspace(0.0, 0.3, 21).reshape(7, 3)
+    nothing, usable = np.zeros((7, 3), bool), np.ones((7, 3), bool)
+    scaler = RewardScaler(RewardScale(normalized=True), RewardStats(), GAMMA, 3)
+    scaled, sums = scaler.scale(rewards, bonuses, nothing, usable)
+    assert tuple(sums) == as_numbers(compute_moments(by_hand(rewards, nothing)))  # of rewards alone
+    np.testing.assert_allclose(scaled, rewards / sums.spread + bonuses, rtol=1e-6)
+    plain, _ = RewardScaler(RewardScale(0.1), RewardStats(), GAMMA, 3).scale(rewards, bonuses, nothing, usable)
+    np.testing.assert_allclose(plain, 0.1 * (rewards + bonuses), rtol=1e-6)
+
+
 def test_clipping_comes_after_normalization(play_on):
     (plain, _), (clipped, _) = play_on(rollouts=1)[0], play_on(rollouts=1, clip=0.5)[0]
     np.testing.assert_allclose(clipped.rewards, np.clip(plain.rewards, -0.5, 0.5), rtol=1e-5)
@@ -171,4 +182,4 @@ def test_the_page_computes_returns_from_normalized_rewards():
     record = begin_run(catalog.find("cartpole"), Config(normalize_rewards=True, discount=0.5, reward_scale=0.1))
     record = record._replace(counters=record.counters._replace(reward_sums=RunningMoments(2, 0.0, 8.0)))
     played = SimpleNamespace(rewards=[1.0, 2.0, 200.0], bonuses=[1.0, 0.0, 0.0])
-    assert compute_returns(played, record).tolist() == [1.0 + 0.5 * (1.0 + 0.5 * 10.0), 1.0 + 0.5 * 10.0, 10.0]
+    assert compute_returns(played, record).tolist() == [1.5 + 0.5 * (1.0 + 0.5 * 10.0), 1.0 + 0.5 * 10.0, 10.0]

@@ -32,12 +32,13 @@ class PreviousEncoder:
         """The count of numbers, 0 if the network sees neither."""
         return self._with_action * self._distribution.code_size + self._with_reward
 
-    def encode(self, actions: Actions, paid: Rewards, sums: RunningMoments) -> Array:
+    def encode(self, actions: Actions, rewards: Rewards, bonuses: Rewards, sums: RunningMoments) -> Array:
         """Returns the numbers of a step, [B, size]: the code of the action, and the reward as learned from.
 
         Args:
             actions: of the step, [B, ...].
-            paid: rewards with shaping, [B].
+            rewards: the games' own, [B].
+            bonuses: shaping rewards, [B].
             sums: the statistics that normalize rewards. In training they do not have the running rollout yet, from which
                 on its own rewards are normalized too.
         """
@@ -45,8 +46,8 @@ class PreviousEncoder:
         if self._with_action:
             parts.append(self._distribution.encode(actions))
         if self._with_reward:
-            usable = np.abs(paid) <= MAX_OBSERVED  # the others cannot be learned from, and are seen as 0
-            parts.append(self._scale.scale(np.where(usable, paid, 0.0), sums)[:, None])
+            usable = np.abs(rewards) <= MAX_OBSERVED  # the others cannot be learned from, and are seen as 0
+            parts.append(self._scale.scale(np.where(usable, rewards, 0.0), bonuses, sums)[:, None])
         return np.concatenate(parts, axis=1)
 
 
@@ -91,7 +92,7 @@ class PreviousSteps(GamesWrapper):
         """Steps all games."""
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         ends = terminated | truncated
-        numbers = self._encoder.encode(actions, rewards + read_bonuses(infos, len(ends)), self._get_sums())
+        numbers = self._encoder.encode(actions, rewards, read_bonuses(infos, len(ends)), self._get_sums())
         if ends.any():
             finals = np.empty(len(ends), np.object_)
             for game in np.flatnonzero(ends):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RewardScale(NamedTuple):
-    """A scale of rewards: multiplied by a factor or normalized, then clipped."""
+    """A scale of rewards: multiplied by a factor, or normalized; then clipped."""
 
     factor: float = 1.0
     limit: float | None = None  # rewards are clipped to [-limit, limit]; None does not clip
@@ -26,14 +26,14 @@ class RewardScale(NamedTuple):
     def from_config(cls, config: Config) -> RewardScale:
         return cls(config.reward_scale, config.reward_limit, config.normalize_rewards)
 
-    def scale(self, paid: Rewards, sums: RunningMoments) -> Array:
-        """Scales rewards, of any shape.
+    def scale(self, rewards: Rewards, bonuses: Rewards, sums: RunningMoments) -> Array:
+        """Returns the scaled sum of a game's rewards and shaping rewards, of any shape.
 
         Normalized rewards are divided by the standard deviation of the run's discounted reward sums so far, from `sums`
-        (reward scaling; Engstrom et al. 2020, arXiv:2005.12729, section 3).
+        (reward scaling; Engstrom et al. 2020, arXiv:2005.12729, section 3); shaping, whose units are known, is not.
         """
         with np.errstate(over="ignore"):
-            scaled = paid * (1.0 / sums.spread if self.normalized else self.factor)
+            scaled = rewards / sums.spread + bonuses if self.normalized else (rewards + bonuses) * self.factor
             return (scaled if self.limit is None else np.clip(scaled, -self.limit, self.limit)).astype(np.float32)
 
 
@@ -64,16 +64,16 @@ class RewardScaler:
         self._scale, self._stats, self._discount = scale, stats, discount
         self._running = np.zeros(games)
 
-    def scale(self, paid: Rewards, ends: Bools, usable: Bools) -> tuple[Array, RunningMoments]:
-        """Scales the rewards [T, B] of a rollout; returns them with the moments of the rollout's discounted sums.
+    def scale(self, rewards: Rewards, bonuses: Rewards, ends: Bools, usable: Bools) -> tuple[Array, RunningMoments]:
+        """Returns the scaled rewards of a rollout, [T, B], with the moments of its discounted sums without shaping.
 
         Only `usable` rewards count in the statistics. Infinite rewards become NaN, so that clipping does not hide them.
         """
         sums = NO_MOMENTS
         if self._scale.normalized:
-            sums = compute_moments(self._discounted_sums(np.where(usable, paid, 0.0), ends))
-        finite = np.where(np.isfinite(paid), paid, np.nan)
-        return self._scale.scale(finite, self._stats.now.merge(sums)), sums
+            sums = compute_moments(self._discounted_sums(np.where(usable, rewards, 0.0), ends))
+        known = np.where(np.isfinite(rewards), rewards, np.nan)
+        return self._scale.scale(known, bonuses, self._stats.now.merge(sums)), sums
 
     def _discounted_sums(self, paid: Rewards, ends: Bools) -> Rewards:
         """Returns the discounted sum of each game's rewards in its episode up to each step, [T, B].

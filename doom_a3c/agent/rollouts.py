@@ -107,7 +107,7 @@ class _StepArrays:
         length, games = shape
         self.resets = np.empty((length + 1, games), np.float32)
         self.actions = np.empty((*shape, *distribution.action_shape), distribution.action_type)
-        self.paid, self.log_probs = np.empty(shape), np.empty(shape, np.float32)
+        self.rewards, self.bonuses, self.log_probs = np.empty(shape), np.empty(shape), np.empty(shape, np.float32)
         self.discounts, self.ends = np.full(shape, discount, np.float32), np.zeros(shape, np.bool_)
         self.values = np.zeros((length + 1, games), np.float32)
         self.versions: set[int] = set()
@@ -118,7 +118,7 @@ class _StepArrays:
 
     def add(self, t: int, step: Step) -> None:
         self.resets[t], self.actions[t], self.log_probs[t] = step.resets, step.actions, step.log_probs
-        self.values[t], self.paid[t] = step.decision.values, step.rewards + step.bonuses
+        self.values[t], self.rewards[t], self.bonuses[t] = step.decision.values, step.rewards, step.bonuses
         self.discounts[t, step.terminated | step.life_lost] = 0.0
         self.ends[t] = step.terminated | step.truncated | step.life_lost
         self.truncations += _list_truncations(t, step)
@@ -186,8 +186,8 @@ class Actor:
         """Returns the finished rollout; a truncated episode bootstraps from the value of its own final observation."""
         next_values = played.values[1:].copy()
         self._value_truncations(next_values, played.truncations)
-        usable = np.abs(played.paid) <= MAX_OBSERVED
-        rewards, sums = self._rewards.scale(played.paid, played.ends, usable)
+        usable = np.abs(played.rewards) <= MAX_OBSERVED
+        rewards, sums = self._rewards.scale(played.rewards, played.bonuses, played.ends, usable)
         rollout = Rollout(
             observations,
             played.resets,

@@ -148,7 +148,7 @@ class TrainingSettings:
     max_grad_norm: float = setting(40.0, "Global norm at which gradients are clipped", above=0)
     normalize_rewards: bool = setting(
         False,
-        "Divide rewards by the running standard deviation of discounted returns, for learning only",
+        "Divide rewards, but not shaping, by the running standard deviation of discounted returns, for learning only",
     )
     reward_scale: float = setting(
         1.0, "Factor on rewards for learning only; reported scores stay unscaled", above=0, goes_with=SCALED

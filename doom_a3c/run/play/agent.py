@@ -101,6 +101,7 @@ class TrainedAgent:
         state: CoreState | None = None,
         policy: PolicyName | None = None,
         reward: float | None = None,
+        bonus: float = 0.0,
     ) -> tuple[int | NDArray[Any], CoreState]:
         """Returns the action, and the state for the next call: recurrent, and the action if the network sees it.
 
@@ -111,7 +112,8 @@ class TrainedAgent:
             observation: of one game, as from `doom_a3c.envs`: uint8 [H, W, C], float32 [V], or a dict of parts.
             state: the state from the previous call; None at the start of an episode.
             policy: 'greedy' for the likeliest action, 'sample' for a random draw; None for `better_policy`.
-            reward: of the last step, with shaping, if the network sees it; ignored at the start of an episode.
+            reward: of the last step, if the network sees it; ignored at the start of an episode.
+            bonus: shaping reward of the last step, if the network sees rewards.
 
         Raises:
             ValueError: if the observation or the state has the wrong shape or type, or there is no such policy, or the
@@ -136,7 +138,7 @@ class TrainedAgent:
             if part.dtype.kind not in "fiub":
                 raise ValueError(f"the observation's {name} are {part.dtype}, but the network takes {dtype.__name__}")
             parts[name] = part.astype(dtype)  # games often return float64
-        core_state, previous = self._recall(state, reward)
+        core_state, previous = self._recall(state, reward, bonus)
         resets, distribution = np.full(1, state is None, np.float32), self._policy.distribution
         parts |= {"previous": previous} if self.network.inputs.previous else {}
         decision = self._policy(self.network.inputs.join(parts), resets, core_state)
@@ -146,7 +148,7 @@ class TrainedAgent:
         after = (*decision.core_state, chosen) if self.network.inputs.previous else decision.core_state
         return (chosen[0] if distribution.action_shape else int(chosen[0])), after
 
-    def _recall(self, state: CoreState | None, reward: float | None) -> tuple[CoreState, Array]:
+    def _recall(self, state: CoreState | None, reward: float | None, bonus: float) -> tuple[CoreState, Array]:
         """Returns the recurrent state and the numbers about the previous step, as the network sees them.
 
         Raises:
@@ -164,8 +166,9 @@ class TrainedAgent:
         if reward is None and self.network.spec.previous_reward:
             raise ValueError("the network sees the reward of the last step: act(observation, state, reward=...)")
         *core_state, action = state
-        paid = np.array([0.0 if reward is None else reward])
-        return tuple(core_state), self.builder.previous.encode(action, paid, self.record.counters.reward_sums)
+        rewards, bonuses = np.array([0.0 if reward is None else reward]), np.array([bonus])
+        sums = self.record.counters.reward_sums
+        return tuple(core_state), self.builder.previous.encode(action, rewards, bonuses, sums)
 
 
 def _has_same_shapes(state: CoreState, initial: CoreState) -> bool:

@@ -129,8 +129,9 @@ def _write_previous(agent: TrainedAgent) -> dict[str, str]:
     if not size:
         return {"INITIAL": "", "SEEN": "", "FOLLOWING": ""}
     scale = RewardScale.from_config(agent.record.config)
-    factor = 1.0 / agent.record.counters.reward_sums.spread if scale.normalized else scale.factor
-    learned = f"{factor!r} * (reward + info.get({SHAPING!r}, 0.0))"
+    bonus = f"info.get({SHAPING!r}, 0.0)"
+    spread = agent.record.counters.reward_sums.spread
+    learned = f"reward / {spread!r} + {bonus}" if scale.normalized else f"{scale.factor!r} * (reward + {bonus})"
     if scale.limit is not None:
         learned = f"np.clip({learned}, {-scale.limit!r}, {scale.limit!r})"
     sizes = list(agent.builder.action_sizes.choices)

@@ -135,8 +135,8 @@ def _make_plots(results: Results, record: RunRecord) -> list[Any]:
 
 def compute_returns(played: PlayedEpisode, record: RunRecord) -> Array:
     """Returns the discounted sums of the scaled rewards from each step on, [T]."""
-    paid = np.add(played.rewards, played.bonuses)[:, None]
-    learned = RewardScale.from_config(record.config).scale(paid, record.counters.reward_sums)
+    scale, sums = RewardScale.from_config(record.config), record.counters.reward_sums
+    learned = scale.scale(np.array(played.rewards), np.array(played.bonuses), sums)[:, None]
     return discounted_sums(learned, np.zeros(learned.shape, np.bool_), record.config.discount)[:, 0]
 
 
