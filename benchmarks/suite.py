@@ -33,15 +33,19 @@ MEASURED = PAGES / "suite.jsonl"
 LEVELS = ("defend_the_center", "health_gathering_supreme", "deadly_corridor", "my_way_home", "take_cover", "deathmatch")
 ALL_LEVELS = (*LEVELS, "basic", "defend_the_line", "health_gathering", "predict_position")
 RECIPE = "recipe"
-_SEES = "[observation]\ncolor = true\ncrop = [40, 20, 0, 0]\nsize = [48, 160]\n"
-_COSTS = "[training]\nentropy_cost = 0.002\nfinal_entropy_cost = 0.0005\nuniform_cost = 1e-4\n"
+_PAID = ("HEALTH", "ARMOR", "SELECTED_WEAPON_AMMO", "KILLCOUNT", "DAMAGECOUNT", "ITEMCOUNT", "PLACES")
+_UNPAID = "[shaping]\n" + "".join(f"{name} = 0\n" for name in _PAID)
+_GREY = "[observation]\ncolor = false\ncrop = [0, 0, 0, 0]\nsize = [84, 84]\n"
+_RANDOM = "[training]\nentropy_cost = 0.005\nfinal_entropy_cost = 0.005\nuniform_cost = 5e-4\n"
 VARIANTS = {  # TOML over base/level
     RECIPE: "",
+    "earlier": "[game]\nvariables = []\nvariable_scales = []\n" + _UNPAID + _GREY + _RANDOM,  # until November 2026
+    "unpaid": _UNPAID,
+    "grey, 84x84": _GREY,
+    "more entropy": _RANDOM,
+    "annealed": "[training]\nfinal_shaping_weight = 0.0\n",
     "heads": '[game]\nbuttons = "heads"\n',
     "together": '[game]\nbuttons = "together"\n',
-    "sees": _SEES,
-    "costs": _COSTS,
-    "sees, costs": _SEES + _COSTS,
 }
 EPISODES = 50  # new ones, after training
 SAMPLES = 5000  # bootstrap samples

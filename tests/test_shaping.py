@@ -6,6 +6,7 @@ import os
 import signal
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from tensorboard.util.tensor_util import make_ndarray
 
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.player import Player
-from doom_a3c.agent.policy import Decision
+from doom_a3c.agent.policy import Decision, Policy
 from doom_a3c.agent.rewards import RewardScale, RewardScaler, RewardStats
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.engines.update_log import average_episodes
@@ -28,9 +29,13 @@ from doom_a3c.envs.doom.env import DoomEnv
 from doom_a3c.envs.doom.setup import check, configure
 from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.envs.processes.vectors import ProcessVectorEnv
+from doom_a3c.run.actors import ActorFactory
+from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.launch import make_new_run
 from doom_a3c.settings import catalog
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.fields import Schedule
 from doom_a3c.settings.interface import SHAPING
 from doom_a3c.settings.scenarios import from_plain, to_plain
 from doom_a3c.settings.shaping import Weight, parse_shaping, parse_weights
@@ -52,6 +57,22 @@ TABLE = {"HEALTH": {"gain": 0.05, "loss": 0.01}, "HITS_TAKEN": -0.5, "DEATHCOUNT
 )
 def test_gains_and_losses_have_separate_weights_and_a_limit(weight, change, worth):
     assert weight.worth(change) == worth
+
+
+def test_the_weight_of_shaping_follows_its_schedule(closing):
+    config = Config(envs_per_worker=2, rollout_length=40, frames=1000, shaping_weight=Schedule(2.0, 0.0))
+    builder = Builder(replace(HEALTH, game=replace(HEALTH.game, shaping={"HEALTH": {"loss": 0.3}})), config)
+
+    def play(frames):
+        counts = SimpleNamespace(frames=frames)
+        make_actor = ActorFactory(config, builder, counts, RewardStats(), lambda recording: None, restarts=0)
+        return closing(make_actor(0, Policy(builder.make_network("worker", 0)))).play_rollout().rollout.rewards
+
+    early, half, late = (play(frames) for frames in (0, 500, 1000))
+    closing(builder)
+    assert (late == 4).all()  # the game's own: 1 a frame
+    assert early.min() < 0  # acid takes 4 or more at once
+    np.testing.assert_allclose(half, (early + late) / 2, rtol=1e-6)
 
 
 def by_hand(spec, seed, actions, variables, close):

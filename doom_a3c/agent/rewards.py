@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -61,8 +62,8 @@ class RewardScaler:
 
     def __init__(self, scale: RewardScale, stats: RewardStats, discount: float, games: int) -> None:
         """`stats` belong to the whole run; rollouts are added to them when they are counted."""
-        self._scale, self._stats, self._discount = scale, stats, discount
-        self._running = np.zeros(games)
+        self._scale, self._stats, self._discount, self._running = scale, stats, discount, np.zeros(games)
+        self.weigh_shaping: Callable[[], float] = lambda: 1.0  # returns a factor; in training that of a schedule
 
     def scale(self, rewards: Rewards, bonuses: Rewards, ends: Bools, usable: Bools) -> tuple[Array, RunningMoments]:
         """Returns the scaled rewards of a rollout, [T, B], with the moments of its discounted sums without shaping.
@@ -73,12 +74,12 @@ class RewardScaler:
         if self._scale.normalized:
             sums = compute_moments(self._discounted_sums(np.where(usable, rewards, 0.0), ends))
         known = np.where(np.isfinite(rewards), rewards, np.nan)
-        return self._scale.scale(known, bonuses, self._stats.now.merge(sums)), sums
+        return self._scale.scale(known, self.weigh_shaping() * bonuses, self._stats.now.merge(sums)), sums
 
     def _discounted_sums(self, paid: Rewards, ends: Bools) -> Rewards:
         """Returns the discounted sum of each game's rewards in its episode up to each step, [T, B].
 
-        The sums vary about as much as the returns, but are known at once and do not depend on the network's values.
+        It varies about as much as the return, but is known at once and does not depend on the network's values.
         """
         sums = np.empty(paid.shape)
         for t, now in enumerate(paid):

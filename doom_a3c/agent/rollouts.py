@@ -201,8 +201,7 @@ class Actor:
             played.log_probs,
         )
         faults = played.faults + _find_unusable(usable, observations)
-        frames = rewards.size * self._frame_skip
-        stats = RolloutStats(rewards.size, frames, played.episodes, played.counted, faults, sums)
+        stats = RolloutStats(rewards.size, rewards.size * self._frame_skip, played.episodes, played.counted, faults, sums)
         return VersionedRollout(rollout, min(played.versions), stats)
 
     def _value_truncations(self, next_values: Array, cut: list[Truncation]) -> None:

@@ -81,12 +81,14 @@ class ActorFactory:
         powers = 1.0 + config.epsilon_spread * places
         player = self._make_player(env, policy, index)
         player.choose_counted = StartOrder(games, self._oldest_starts, index)
+        rewards = RewardScaler(RewardScale.from_config(config), self._reward_stats, config.discount, games)
+        rewards.weigh_shaping = lambda: config.shaping_weight.at(self._counts.frames, config.frames)
         return Actor(
             player,
             rollout_length=config.rollout_length,
             frame_skip=self._builder.scenario.game.frame_skip,
             discount=config.discount,
-            rewards=RewardScaler(RewardScale.from_config(config), self._reward_stats, config.discount, games),
+            rewards=rewards,
             epsilons=lambda: (config.epsilon.at(self._counts.frames, config.frames) ** powers).astype(np.float32),
             history=getattr(env, "history", None) if config.rows_kept > 1 else None,
             bootstrap=not config.uses_vtrace,

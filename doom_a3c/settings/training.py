@@ -158,6 +158,7 @@ class TrainingSettings:
         f"Clip rewards for learning to plus or minus this; unset is {MAX_NORMALIZED:g} if normalized, else none",
         above=0,
     )
+    shaping_weight: Schedule = schedule(1.0, "Factor on shaping rewards, for learning only", low=0)
     epsilon: Schedule = schedule(0.0, "Probability of a uniformly random action", low=0, high=1)
     epsilon_spread: float = setting(
         0.0,
@@ -166,10 +167,7 @@ class TrainingSettings:
         high=100,
         goes_with=EXPLORATION,
     )
-    vtrace: bool = setting(
-        True,
-        "Correct rollouts of an older or exploring policy by V-trace",
-    )
+    vtrace: bool = setting(True, "Correct rollouts of an older or exploring policy by V-trace")
     rho_clip: float = setting(
         1.0, "V-trace clip of the importance weights in temporal differences; 1e9 disables", above=0, goes_with=CORRECTION
     )
