@@ -305,9 +305,11 @@ def test_the_suite_score_is_the_iqm_of_normalized_scores():
 
 def test_a_suite_level_is_found_as_an_unknown_scenario(tmp_path):
     plain = find(str(suite.write_scenario("deathmatch", suite.RECIPE, tmp_path)))
+    unpaid = find(str(suite.write_scenario("deathmatch", "unpaid", tmp_path)))
     heads = find(str(suite.write_scenario("deathmatch", "heads", tmp_path)))
     assert (plain.name, heads.name) == ("unknown_deathmatch", "unknown_deathmatch")
-    assert not plain.game.shaping
+    assert "WEAPON3" not in plain.game.shaping  # of the tuned file
+    assert unpaid.game.shaping == dict.fromkeys(plain.game.shaping, 0)
     assert plain.game.wad == heads.game.wad == str(tmp_path / "unknown_deathmatch.wad")
     assert heads.game.buttons == "heads"
     assert plain.training == heads.training
