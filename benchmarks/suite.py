@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -124,12 +124,14 @@ def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
             cells = [_format_cell([one for one in ones if (one.level, one.variant) == (level, each)]) for each in variants]
             if any(cells):
                 yield f"| {level} | {' | '.join(cells)} |"
-        yield f"| **IQM** | {' | '.join(_format_iqm([one for one in ones if one.variant == each]) for each in variants)} |"
+        played = {one.level for one in ones}
+        cells = [_format_iqm([one for one in ones if one.variant == each], played) for each in variants]
+        yield f"| **IQM** | {' | '.join(cells)} |"
     yield ""
     yield (
         "`python -m benchmarks.suite` trains copies of ViZDoom's levels that have no file; a cell is the mean of "
         f"{EPISODES} new games by seed, and the normalized mean: 0 is random play, 1 our tuned file after all its frames. "
-        "IQM: interquartile mean over levels and seeds, with the 95% interval of a stratified bootstrap."
+        "IQM: interquartile mean over all levels of the table and seeds, with the 95% interval of a stratified bootstrap."
     )
 
 
@@ -138,10 +140,13 @@ def _format_cell(ones: Sequence[Measured]) -> str:
     return f"{scores} ({np.mean([one.normalized for one in ones]):.2f})" if ones else ""
 
 
-def _format_iqm(ones: Sequence[Measured]) -> str:
-    levels = dict.fromkeys(one.level for one in ones)
-    mean, low, high = find_interval({level: [one.normalized for one in ones if one.level == level] for level in levels})
-    return f"{mean:.2f} ({low:.2f} to {high:.2f})"
+def _format_iqm(ones: Sequence[Measured], levels: Set[str]) -> str:
+    """Returns the IQM over `levels`, '' if one of them is missing; with its interval if there are several seeds."""
+    scores = {level: [one.normalized for one in ones if one.level == level] for level in levels}
+    if not all(scores.values()):
+        return ""
+    mean, low, high = find_interval(scores)
+    return f"{mean:.2f} ({low:.2f} to {high:.2f})" if len(ones) > len(levels) else f"{mean:.2f}"
 
 
 def main() -> int:

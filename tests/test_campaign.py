@@ -301,6 +301,8 @@ def test_the_suite_score_is_the_iqm_of_normalized_scores():
     lines = list(suite.list_page_lines(ones))
     assert [line.partition("(")[2] for line in lines if line.startswith("| take_cover")] == ["0.50) |"]
     assert "| **IQM** | 0.62 (0.62 to 0.62) |" in lines
+    one_seed, part = ones[::2], [one._replace(variant="heads") for one in ones[:2]]
+    assert "| **IQM** | 0.62 |  |" in list(suite.list_page_lines([*one_seed, *part])), "of all levels, or not at all"
 
 
 def test_a_suite_level_is_found_as_an_unknown_scenario(tmp_path):
