@@ -176,7 +176,8 @@ def test_unusable_rewards_are_seen_as_zero(reward):
     network = make_network(action=False)
     env = make_games(network, vector([Lively()]))
     env.reset(seed=np.array([1]))
-    env.env.step = lambda actions: (np.zeros((1, 8, 8, 1), np.uint8), np.array([reward]), *np.zeros((2, 1), bool), {})
+    pixels, infos = np.zeros((1, 8, 8, 1), np.uint8), {SHAPING: np.array([0.25])}
+    env.env.step = lambda actions: (pixels, np.array([reward]), *np.zeros((2, 1), bool), infos)
     with closing(env):
         assert env.step(np.array([1]))[0]["previous"].tolist() == [[0.0]]
 

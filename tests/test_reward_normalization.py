@@ -106,6 +106,8 @@ def test_shaping_is_added_to_normalized_rewards_as_it_is():
     scaled, sums = scaler.scale(rewards, bonuses, nothing, usable)
     assert tuple(sums) == as_numbers(compute_moments(by_hand(rewards, nothing)))  # of rewards alone
     np.testing.assert_allclose(scaled, rewards / sums.spread + bonuses, rtol=1e-6)
+    clipped = RewardScaler(RewardScale(limit=1.0, normalized=True), RewardStats(), GAMMA, 3)
+    assert np.isnan(clipped.scale(rewards, np.full((7, 3), np.inf), nothing, ~usable)[0]).all()  # clipping does not hide it
     plain, _ = RewardScaler(RewardScale(0.1), RewardStats(), GAMMA, 3).scale(rewards, bonuses, nothing, usable)
     np.testing.assert_allclose(plain, 0.1 * (rewards + bonuses), rtol=1e-6)
 

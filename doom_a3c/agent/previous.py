@@ -46,8 +46,9 @@ class PreviousEncoder:
         if self._with_action:
             parts.append(self._distribution.encode(actions))
         if self._with_reward:
-            usable = np.abs(rewards) <= MAX_OBSERVED  # the others cannot be learned from, and are seen as 0
-            parts.append(self._scale.scale(np.where(usable, rewards, 0.0), bonuses, sums)[:, None])
+            usable = np.abs(rewards + bonuses) <= MAX_OBSERVED  # the others cannot be learned from, and are seen as 0
+            seen = self._scale.scale(np.where(usable, rewards, 0.0), np.where(usable, bonuses, 0.0), sums)
+            parts.append(seen[:, None])
         return np.concatenate(parts, axis=1)
 
 

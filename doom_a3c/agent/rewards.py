@@ -63,7 +63,7 @@ class RewardScaler:
     def __init__(self, scale: RewardScale, stats: RewardStats, discount: float, games: int) -> None:
         """`stats` belong to the whole run; rollouts are added to them when they are counted."""
         self._scale, self._stats, self._discount, self._running = scale, stats, discount, np.zeros(games)
-        self.weigh_shaping: Callable[[], float] = lambda: 1.0  # returns a factor; in training that of a schedule
+        self.weigh_shaping: Callable[[], float] = lambda: 1.0  # the current factor on shaping rewards
 
     def scale(self, rewards: Rewards, bonuses: Rewards, ends: Bools, usable: Bools) -> tuple[Array, RunningMoments]:
         """Returns the scaled rewards of a rollout, [T, B], with the moments of its discounted sums without shaping.
@@ -73,16 +73,16 @@ class RewardScaler:
         sums = NO_MOMENTS
         if self._scale.normalized:
             sums = compute_moments(self._discounted_sums(np.where(usable, rewards, 0.0), ends))
-        known = np.where(np.isfinite(rewards), rewards, np.nan)
-        return self._scale.scale(known, self.weigh_shaping() * bonuses, self._stats.now.merge(sums)), sums
+        finite = np.where(np.isfinite(rewards + bonuses), rewards, np.nan)
+        return self._scale.scale(finite, self.weigh_shaping() * bonuses, self._stats.now.merge(sums)), sums
 
-    def _discounted_sums(self, paid: Rewards, ends: Bools) -> Rewards:
+    def _discounted_sums(self, rewards: Rewards, ends: Bools) -> Rewards:
         """Returns the discounted sum of each game's rewards in its episode up to each step, [T, B].
 
         It varies about as much as the return, but is known at once and does not depend on the network's values.
         """
-        sums = np.empty(paid.shape)
-        for t, now in enumerate(paid):
+        sums = np.empty(rewards.shape)
+        for t, now in enumerate(rewards):
             sums[t] = self._running = self._discount * self._running + now
             self._running = np.where(ends[t], 0.0, self._running)
         return sums

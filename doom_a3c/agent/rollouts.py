@@ -186,7 +186,7 @@ class Actor:
         """Returns the finished rollout; a truncated episode bootstraps from the value of its own final observation."""
         next_values = played.values[1:].copy()
         self._value_truncations(next_values, played.truncations)
-        usable = np.abs(played.rewards) <= MAX_OBSERVED
+        usable = np.abs(played.rewards + played.bonuses) <= MAX_OBSERVED
         rewards, sums = self._rewards.scale(played.rewards, played.bonuses, played.ends, usable)
         rollout = Rollout(
             observations,
