@@ -43,6 +43,8 @@ VARIANTS = {  # TOML over base/level
     "unpaid": _UNPAID,
     "grey, 84x84": _GREY,
     "more entropy": _RANDOM,
+    "one epoch": "[training]\nepochs = 1\n",
+    "turns cost": "[shaping]\nANGLE = { gain = -3e-4, loss = 3e-4, most = 0.01 }\n",
     "annealed": "[training]\nfinal_shaping_weight = 0.0\n",
     "heads": '[game]\nbuttons = "heads"\n',
     "together": '[game]\nbuttons = "together"\n',

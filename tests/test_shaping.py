@@ -251,7 +251,7 @@ def test_the_flag_shapes_new_and_resumed_runs(tmp_path):
 @pytest.mark.process
 def test_a_shaped_run_reports_unshaped_scores(tmp_path):
     # Every shot costs 1000 for learning; the worst game of basic scores some -400.
-    flags = ("--frames", "2000", "--seed", "3", "--shaping", "AMMO2=0,1000", "--summary", "summary.json")
+    flags = ("--frames", "12000", "--seed", "3", "--shaping", "AMMO2=0,1000", "--summary", "summary.json")
     result = train(tmp_path, *flags)
     assert result.returncode == 0, result.stderr
     counters = load(tmp_path / "models" / "last.ckpt").record.counters
