@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,12 +165,15 @@ gymnasium.register("Told-v0", Told, max_episode_steps=50)
 
 
 @pytest.mark.process
-def test_ctrl_c_keeps_the_comparison_so_far(tmp_path):
+@pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM] * 2])  # timeout sends SIGTERM twice
+def test_a_signal_keeps_the_comparison_so_far(tmp_path, signals):
     (tmp_path / "told.py").write_text(SIGNALLING_GAME)
     arguments = ("--compare", "cartpole", "cartpole", "--scenario", "told:Told-v0", "--episodes", 20000)
     with Running("play", *arguments, cwd=tmp_path) as process:
         until((tmp_path / "played").exists, "some episodes", seconds=90)
-        kill(process.pid, signal.SIGINT)
+        for number in signals:
+            kill(process.pid, number)
+            time.sleep(0.1)
         result = process.end(30)
     assert (result.returncode, result.stderr) == (130, "play.py: interrupted\n")
     header, *rows = (tmp_path / "result" / "comparison.csv").read_text().splitlines()

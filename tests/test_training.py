@@ -406,15 +406,37 @@ def test_scores_are_written_even_if_the_summary_cannot_be(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("signals", "echo_seconds", "ended"),
+    [
+        ([signal.SIGTERM] * 3, 30, []),  # timeout sends it twice
+        ([signal.SIGTERM] * 2, 0, [signal.SIGTERM]),
+        ([signal.SIGINT] * 2, 30, [signal.SIGINT]),
+        ([signal.SIGTERM, signal.SIGINT], 30, [signal.SIGINT]),
+        ([signal.SIGINT, signal.SIGTERM], 30, [signal.SIGTERM]),
+    ],
+)
+def test_only_a_repeated_sigterm_is_not_a_second_signal(signals, echo_seconds, ended, monkeypatch):
+    monkeypatch.setattr(train.command, "ECHO_SECONDS", echo_seconds)
+    first, ends = [], []
+    with train.command.end_by_signals("train.py"):  # which restores the handlers
+        received = train.command.handle_signals(first.append, ends.append)
+        for number in signals:
+            signal.raise_signal(number)
+    assert first == received == signals[:1]
+    assert ends == ended
+
+
+@pytest.mark.parametrize(
     ("frames", "words"), [(None, "nothing was saved"), (0, "last.ckpt is of frame 0"), (4096, "of frame 4,096")]
 )
 def test_a_second_ctrl_c_reports_how_much_is_saved(frames, words, make_run, monkeypatch):
     lines, folder = [], Path("models")
     monkeypatch.setattr(train.command, "end_at_once", lambda number, line: lines.append(line))
     checkpoints = SimpleNamespace(last=folder / "last.ckpt", saved={} if frames is None else {folder / "last.ckpt": frames})
-    with train._Signals(make_run(Config()).stopping, True, checkpoints) as received:
+    with train.command.end_by_signals("train.py"):  # which restores the handlers
+        received = train._handle_signals(make_run(Config()).stopping, True, checkpoints)
         signal.raise_signal(signal.SIGINT)
         assert lines == []
         signal.raise_signal(signal.SIGINT)
-    assert received[0] == signal.SIGINT
+    assert received == [signal.SIGINT]
     assert words in lines[0]

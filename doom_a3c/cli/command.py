@@ -32,6 +32,8 @@ _NO_ROOM = (
 # From a folder that was removed or locked after the start, or that has another folder in the place of a file.
 _IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM)
 
+ECHO_SECONDS = 1.0  # within which a second SIGTERM is the first, sent twice
+
 
 def run(program: str, command: Callable[[list[str] | None], int], arguments: list[str] | None) -> int:
     """Runs a command; a UserError becomes one line on stderr and exit status 2.
@@ -107,15 +109,49 @@ def end_by_signals(program: str, clean: Callable[[], object] = lambda: None) -> 
         finally:
             end_at_once(number, f"{program}: interrupted")
 
-    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # set by nohup
-        numbers.remove(signal.SIGHUP)
-    previous = {number: signal.signal(number, end) for number in numbers}
+    previous = {number: signal.signal(number, end) for number in _list_signals()}
     try:
         yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def handle_signals(interrupt: Callable[[int], object], end: Callable[[int], object]) -> list[int]:
+    """Makes the first signal in a block of `end_by_signals` call `interrupt`, and a further one `end`, until its end.
+
+    A SIGTERM just after the first is dropped: `timeout` sends it to its command, and then to all of the group.
+
+    Returns:
+        The signals received, which the handlers extend.
+    """
+    received: list[int] = []
+    first = 0.0
+
+    def receive(number: int, frame: object) -> None:
+        nonlocal first
+        now = time.monotonic()
+        if not received:
+            first = now
+            received.append(number)
+            interrupt(number)
+        elif number == signal.SIGINT or number != received[0] or now - first > ECHO_SECONDS:
+            end(number)
+
+    for each in _list_signals():
+        signal.signal(each, receive)
+    return received
+
+
+def _list_signals() -> list[signal.Signals]:
+    """Returns the signals that end a program, without SIGHUP under nohup."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if ignored else [signal.SIGHUP])]
+
+
+def end_interrupted(number: int) -> NoReturn:
+    """Ends play.py at once, as by a signal."""
+    end_at_once(number, f"{find_program_name('play')}: interrupted")
 
 
 def end_at_once(number: int, line: str) -> NoReturn:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from doom_a3c.cli import command
 from doom_a3c.cli.lines import Lines
 from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.metrics import figures
@@ -29,25 +28,26 @@ def cross_play(agents: Sequence[TrainedAgent], settings: PlaySettings, folder: P
     width = max(map(len, names))
     lines(f"{agents[0].record.scenario.name}: {settings.episodes} matches of each two agents, from seed {settings.seed}")
     played: list[Pairing] = []
-    with _raise_between_steps() as check:
+    received = command.handle_signals(lambda number: None, command.end_interrupted)
 
-        def on_step(first: int, second: int, done: int) -> None:
-            check()
-            lines.show_progress(f"{names[first]} against {names[second]}: {done} of {settings.episodes} matches")
+    def on_step(first: int, second: int, done: int) -> None:
+        if received:  # only here, as TensorFlow's code must not be interrupted
+            raise KeyboardInterrupt
+        lines.show_progress(f"{names[first]} against {names[second]}: {done} of {settings.episodes} matches")
 
-        try:
-            for pairing in play_pairings(agents, settings.episodes, settings.seed, on_step):
-                played.append(pairing)
-                lines(_describe(pairing, names))
-            if len(agents) > 2:
-                shares = _fill_shares(played, len(agents))
-                for name, row in zip(names, shares, strict=True):
-                    won = float(np.nanmean(row))
-                    lines(f"{name:{width}}  wins {100 * won:.0f}% of all its matches")
-        finally:
-            lines.clear()
-            if played:
-                _write(folder, names, played)
+    try:
+        for pairing in play_pairings(agents, settings.episodes, settings.seed, on_step):
+            played.append(pairing)
+            lines(_describe(pairing, names))
+        if len(agents) > 2:
+            shares = _fill_shares(played, len(agents))
+            for name, row in zip(names, shares, strict=True):
+                won = float(np.nanmean(row))
+                lines(f"{name:{width}}  wins {100 * won:.0f}% of all its matches")
+    finally:
+        lines.clear()
+        if played:
+            _write(folder, names, played)
     lines(f"cross_play.png, cross_play.csv and cross_play.json are in {folder}")
 
 
@@ -55,22 +55,6 @@ def check_settings(settings: PlaySettings) -> None:
     """Raises UserError for settings without an effect in matches: all agents sample their actions."""
     flags = ["--policy greedy"] * (settings.policy == "greedy") + ["--epsilon"] * (settings.epsilon is not None)
     require(not flags, f"{', '.join(flags)}: no effect where agents play each other: they sample their actions")
-
-
-@contextmanager
-def _raise_between_steps() -> Iterator[Callable[[], None]]:
-    """Delays Ctrl-C until the yielded function is called: TensorFlow's code must not be interrupted."""
-    interrupted = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: interrupted.append(number))
-
-    def check() -> None:
-        if interrupted:
-            raise KeyboardInterrupt
-
-    try:
-        yield check
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _shorten_names(sources: Sequence[str]) -> list[str]:

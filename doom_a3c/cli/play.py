@@ -130,7 +130,7 @@ def _play(arguments: list[str] | None) -> int:
                 f"--cross-play: {game} has one agent, so nobody plays against another: --compare compares scores"
             )
         elif options.compare:
-            compare(agents, settings, folder, lines, _handle_interrupts)
+            compare(agents, settings, folder, lines, _Interrupts().end)
         elif options.export:
             from doom_a3c.run.play.export import export  # late, as above
 
@@ -219,7 +219,7 @@ def _play_agent(
         lines.show_progress(format_row(index, "", steps))
 
     screen = _open_window(record.scenario.name, options.speed) if options.window else None
-    with Playback(agent, settings, folder, screen, on_step) as playback, _handle_interrupts(playback):
+    with Playback(agent, settings, folder, screen, on_step) as playback, _Interrupts().end(playback):
         newest = find_progress(Path(agent.source).resolve().parent)
         more = "" if newest is None else f" (its run is still training, at frame {newest:,})"
         frames = f"{record.counters.frames:,} frames of training{more}"
@@ -276,26 +276,33 @@ def _open_window(title: str, speed: float) -> GameWindow:
     return Window(title, speed)
 
 
-@contextlib.contextmanager
-def _handle_interrupts(playback: Playback) -> Iterator[None]:
-    """Makes Ctrl-C end the episode with its next step and finish the recording; a second one ends at once.
+class _Interrupts:
+    """Makes Ctrl-C, SIGTERM and SIGHUP end the episode with its next step and keep the rest; a second signal ends at once.
 
     If the game hangs, the step is abandoned after some seconds.
     """
 
-    def interrupt(number: int, frame: object) -> None:
-        if playback.interrupted:
-            command.end_at_once(number, f"{command.find_program_name('play')}: interrupted")
-        playback.interrupt()
-        signal.signal(signal.SIGALRM, hurry)
-        signal.alarm(PATIENCE_SECONDS)
+    def __init__(self) -> None:
+        self._playback: Playback | None = None
+        self._received = command.handle_signals(self._interrupt, command.end_interrupted)
 
-    def hurry(number: int, frame: object) -> None:
-        if playback.waiting:
+    @contextlib.contextmanager
+    def end(self, playback: Playback) -> Iterator[None]:
+        """Ends a playback by a signal inside the block, or by one since the last playback."""
+        self._playback = playback
+        for number in self._received:
+            self._interrupt(number)
+        try:
+            yield
+        finally:
+            signal.alarm(0)
+
+    def _interrupt(self, number: int) -> None:
+        if self._playback:
+            self._playback.interrupt()
+            signal.signal(signal.SIGALRM, self._hurry)
+            signal.alarm(PATIENCE_SECONDS)
+
+    def _hurry(self, number: int, frame: object) -> None:
+        if self._playback and self._playback.waiting:
             raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.alarm(0)

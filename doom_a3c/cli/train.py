@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from doom_a3c.cli import command
@@ -199,7 +198,8 @@ def _run(
 
 def _train_on(options: Options, panel: Panel, launching: AbstractContextManager[Session]) -> int:
     has_panel = can_redraw() and not options.quiet
-    with launching as session, _Signals(session.stopping, has_panel, session.checkpoints) as received:
+    with launching as session:
+        received = _handle_signals(session.stopping, has_panel, session.checkpoints)
         from doom_a3c.cli import ending  # late: TensorFlow is imported by now
 
         seconds_to_training = command.measure_age()
@@ -210,39 +210,21 @@ def _train_on(options: Options, panel: Panel, launching: AbstractContextManager[
     return 128 + received[0] if received else 0
 
 
-class _Signals:
-    """Turns Ctrl-C, SIGTERM and SIGHUP into a request to save and end; a second signal ends at once.
+def _handle_signals(stopping: StoppingRule, has_panel: bool, checkpoints: CheckpointFolder) -> list[int]:
+    """Makes Ctrl-C, SIGTERM and SIGHUP save and end; a second signal ends at once. Returns the signals received.
 
-    Without a panel that shows it, Ctrl-C is answered on stderr. A context; its value lists the received signals.
+    Without a panel that shows it, Ctrl-C is answered on stderr.
     """
 
-    def __init__(self, stopping: StoppingRule, has_panel: bool, checkpoints: CheckpointFolder) -> None:
-        self._stopping, self._has_panel, self._checkpoints = stopping, has_panel, checkpoints
-        self._received: list[int] = []
-        self._previous: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
+    def interrupt(number: int) -> None:
+        if number == signal.SIGINT and not has_panel:  # on a terminal after ^C
+            print_at_once(("\n" if sys.stderr.isatty() else "") + stopping.SAVING)
+        stopping.interrupt(signal.Signals(number).name)
 
-    def __enter__(self) -> list[int]:
-        def receive(number: int, frame: object) -> None:
-            if self._received:
-                command.end_at_once(
-                    number, f"\n{command.find_program_name('train')}: ended at once; {self._describe_saved()}"
-                )
-            self._received.append(number)
-            if number == signal.SIGINT and not self._has_panel:  # on a terminal after ^C
-                print_at_once(("\n" if sys.stderr.isatty() else "") + self._stopping.SAVING)
-            self._stopping.interrupt(signal.Signals(number).name)
+    def end(number: int) -> None:
+        last = checkpoints.last
+        frames = checkpoints.saved.get(last)
+        saved = "nothing was saved" if frames is None else f"{last} is of frame {frames:,}"
+        command.end_at_once(number, f"\n{command.find_program_name('train')}: ended at once; {saved}")
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            self._previous[number] = signal.signal(number, receive)
-            if self._previous[number] is signal.SIG_IGN:  # set by nohup
-                signal.signal(number, signal.SIG_IGN)
-        return self._received
-
-    def _describe_saved(self) -> str:
-        last = self._checkpoints.last
-        frames = self._checkpoints.saved.get(last)
-        return "nothing was saved" if frames is None else f"{last} is of frame {frames:,}"
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+    return command.handle_signals(interrupt, end)
