@@ -253,6 +253,14 @@ def test_an_endless_game_is_advised_its_own_timeout_setting(tmp_path):
         )
 
 
+def test_a_match_that_outlasts_the_doctor_is_no_mistake(tmp_path):
+    record = make_new_run({"scenario": "duel", "models_dir": str(tmp_path / "new")})
+    nothing = np.zeros(0)
+    finding = doctor._check_scores(record, trial_games.RandomPlay([], [], 0, 32, nothing, [], nothing, 1.0))
+    assert "4 minutes" in finding.result
+    assert finding.advice == ""
+
+
 @pytest.mark.parametrize(("game", "words"), [("tests/Grid-v0", "147 numbers"), ("tests/LargeGrid-v0", "than 9 of 255")])
 def test_a_grid_of_small_numbers_gets_no_advice(tmp_path, monkeypatch, game, words):
     monkeypatch.setattr(trial_games, "EPISODES", 1)

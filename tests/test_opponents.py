@@ -35,6 +35,7 @@ from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run import session
 from doom_a3c.run.builder import Builder
+from doom_a3c.run.checkpoints import pretrained
 from doom_a3c.run.checkpoints.checkpoint import save
 from doom_a3c.run.checkpoints.run_record import Best, begin_run, record_from_plain, record_to_plain
 from doom_a3c.run.checkpoints.runs import list_checkpoints
@@ -177,10 +178,28 @@ def test_a_full_league_drops_its_weakest_and_can_be_read_again(tmp_path):
     rows = (tmp_path / "league.csv").read_text().splitlines()
     assert rows[0] == "frames,rating"
     assert rows[-1] == "0,7"
+    assert "1000,50" in rows, "the table keeps the rating of a member that was dropped"
     (tmp_path / "league" / "frames-000000005000.ckpt").write_bytes(b"damaged")
-    again = League.read(tmp_path / "league", Fitting())
+    warnings = []
+    again = League.read(tmp_path / "league", Fitting(), warn=warnings.append)
+    (line,) = warnings
+    assert "frames-000000005000.ckpt is left out" in line
     assert {member.rating for member in again.members} == {*kept[1:], 7.0} - {ratings[5]}
     assert sorted(float(member.weights["policy/kernel"][0, 0]) for member in again.members)[0] == -1
+    again.add(make_record(90_000), 8.0, weigh(3))
+    assert (tmp_path / "league.csv").read_text().splitlines() == [*rows, "90000,8"]
+
+
+@pytest.mark.parametrize(
+    ("table", "rating"), [("frames,rating\n0,0\n500,320\n900,\n", 320.0), ("frames,rating\n0,0\nx", 0.0), (None, 0.0)]
+)
+def test_a_lost_league_goes_on_at_its_last_rating(tmp_path, table, rating):
+    if table:
+        (tmp_path / "league.csv").write_text(table)
+    warnings = []
+    league = League.read(tmp_path / "league", Fitting(), warn=warnings.append)
+    assert league.last_rating == rating
+    assert ["has lost its members" in line for line in warnings] == [True] * (table is not None)
 
 
 def test_a_full_disk_gives_a_warning_that_names_the_league(tmp_path, monkeypatch):
@@ -490,17 +509,32 @@ def test_an_opponent_must_fit_the_users_game(tmp_path):
     net = builder.make_network("a", 0)
     weights = read_weights(net)
     save(tmp_path / "a.ckpt", weights, record)
-    assert len(arrange_league(record, builder, tmp_path, weights).members) == 1
+    assert len(arrange_league(record, builder, tmp_path, weights, print).members) == 1
     agent = TrainedAgent(builder, net, record, "a.ckpt")
     assert load_opponent(agent, config.opponents).inputs == net.inputs
     game = replace(scenario.game, available_buttons=["MOVE_BACKWARD", "TURN_LEFT", "TURN_RIGHT", "ATTACK"])
     save(tmp_path / "a.ckpt", weights, record._replace(scenario=replace(scenario, game=game)))
-    assert "other actions" in complaint(lambda: arrange_league(record, builder, tmp_path, weights))
+    assert "other actions" in complaint(lambda: arrange_league(record, builder, tmp_path, weights, print))
     assert "actions" in complaint(lambda: load_opponent(agent, config.opponents))
     other = TrainedAgent.load(tmp_path / "a.ckpt", GameOverride(wad=str(tmp_path / "mine.wad")))
     check_games([agent, other])  # though it could be no opponent in training, it can play a match
     save(tmp_path / "a.ckpt", {name: value * np.nan for name, value in weights.items()}, record)
-    assert "finite" in complaint(lambda: arrange_league(record, builder, tmp_path, weights))
+    assert "finite" in complaint(lambda: arrange_league(record, builder, tmp_path, weights, print))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Past", "it also takes self, past, bots (did you mean past?)"),
+        ("nobody", "there is no checkpoint or model nobody"),
+        ("cartpole", "plays cartpole, not Doom"),
+    ],
+)
+def test_opponents_that_are_no_agents_of_doom_are_named(tmp_path, name, words):
+    scenario, config = catalog.find("duel"), Config(scenario="duel", opponents=name)
+    builder, record = Builder(scenario, config), begin_run(scenario, config)
+    weights = read_weights(builder.make_network("a", 0))
+    assert words in complaint(lambda: arrange_league(record, builder, tmp_path, weights, print))
 
 
 @pytest.mark.process
@@ -747,6 +781,7 @@ def test_a_match_that_ends_early_still_gives_the_score(agents, monkeypatch, caps
 
 
 SYNTHETIC_PERSON = """
+import os, signal, sys
 import pygame
 from doom_a3c.cli import play, window
 sizes = []
@@ -757,18 +792,28 @@ class Watched(window.PlayerWindow):
         if len(sizes) == 1:  # holds a key and a mouse button from the first picture on
             pygame.event.post(pygame.event.Event(pygame.KEYDOWN, key=pygame.K_w))
             pygame.event.post(pygame.event.Event(pygame.MOUSEBUTTONDOWN, button=pygame.BUTTON_LEFT))
+        if len(sizes) == stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)  # as timeout sends it
 window.PlayerWindow = Watched
+stop = int(sys.argv[1])
 code = play.main(["--model", "a.ckpt", "--against-me"])
 print(code, len(sizes), set(sizes))
 """
 
 
-def test_a_synthetic_person_plays_the_whole_command_on_a_virtual_display(agents, tmp_path, root):
+@pytest.mark.parametrize("stop", [0, 9])  # the picture after which a signal comes
+def test_a_synthetic_person_plays_the_whole_command_on_a_virtual_display(agents, tmp_path, root, stop):
     save(tmp_path / "a.ckpt", read_weights(agents[0].network), agents[0].record)
     env = {**os.environ, "SDL_VIDEODRIVER": "dummy", "DISPLAY": ":0", "PYTHONPATH": str(root)}
-    command = [sys.executable, "-c", SYNTHETIC_PERSON]
+    command = [sys.executable, "-c", SYNTHETIC_PERSON, str(stop)]
     result = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
     score, counts = result.stdout.splitlines()
+    if stop:
+        assert score.startswith("frags: you ")
+        assert score.endswith(", ended early")
+        assert (counts, result.stderr.splitlines()[-1]) == (f"130 {stop} {{(640, 480)}}", "play.py: interrupted")
+        return
     assert re.fullmatch(r"frags: you -[1-9].00, the agent -?\d.00: the agent wins", score)
     assert counts == f"0 {4 * STEPS} {{(640, 480)}}"
 
@@ -781,6 +826,32 @@ def test_settings_of_sampled_matches_are_refused(agents, tmp_path, monkeypatch, 
         assert play_command.main(["--compare", "a.ckpt", "b.ckpt", *flags]) == 2
         assert f"{words} no effect where agents play each other" in capsys.readouterr().err
     assert not (tmp_path / "result").exists()
+
+
+def test_a_display_that_cannot_be_reached_is_named(monkeypatch):
+    from doom_a3c.cli.window import Window
+
+    monkeypatch.delenv("SDL_VIDEODRIVER", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setenv("DISPLAY", ":77")
+    assert complaint(lambda: Window("a game")).startswith("the display :77 cannot be ")
+
+
+def test_a_folder_is_played_in_its_matchs_level_and_a_comparison_says_how(tmp_path, monkeypatch, capsys):
+    for name in ("cig_bots", "duel"):  # the match comes second
+        shutil.copy(pretrained.find_model(name), tmp_path)
+    out = ["--out", str(tmp_path / "out")]
+    played = []
+    monkeypatch.setattr(cross_play_command, "cross_play", lambda agents, *others: played.extend(agents))
+    assert play_command.main(["--cross-play", str(tmp_path), *out]) == 0
+    assert [agent.record.scenario.name for agent in played] == ["duel", "cig_bots"]
+    assert play_command.main(["--compare", "cig_bots", "duel", *out]) == 2
+    assert "duel.ckpt plays the others" in capsys.readouterr().err
+    assert play_command.main(["--cross-play", str(tmp_path / "duel.ckpt")]) == 2
+    assert "it takes a folder of checkpoints" in capsys.readouterr().err
+    shutil.copy(pretrained.find_model("basic"), tmp_path / "duel.ckpt")
+    assert play_command.main(["--cross-play", str(tmp_path), *out]) == 2
+    assert "has one agent, so nobody plays another" in capsys.readouterr().err
 
 
 def test_against_me_needs_a_display_and_a_game_of_two_agents(monkeypatch, capsys):

@@ -111,6 +111,11 @@ def _play(arguments: list[str] | None) -> int:
     from doom_a3c.run.play.agent import TrainedAgent
 
     agents = [TrainedAgent.load(model, GameOverride(options.scenario, options.wad)) for model in models]
+    if options.cross_play:
+        agents.sort(key=lambda agent: agent.builder.agents == 1)  # they play in the level of the first
+        if agents[0].builder.agents == 1:
+            game = agents[0].record.scenario.name
+            raise UserError(f"--cross-play: {game} has one agent, so nobody plays another: --compare compares scores")
     check_games(agents)
     play_each_other = len(agents) > 1 and agents[0].builder.agents > 1
     if play_each_other:
@@ -124,11 +129,6 @@ def _play(arguments: list[str] | None) -> int:
             lines(why)
         if play_each_other:
             cross_play(agents, settings, folder, lines)
-        elif options.cross_play:
-            game = agents[0].record.scenario.name
-            raise UserError(
-                f"--cross-play: {game} has one agent, so nobody plays against another: --compare compares scores"
-            )
         elif options.compare:
             compare(agents, settings, folder, lines, _Interrupts().end)
         elif options.export:
@@ -186,6 +186,11 @@ def _play_person(agent: TrainedAgent, seed: int, lines: Lines) -> None:
     from doom_a3c.run.play.human_match import play_person
 
     window = PlayerWindow(agent.record.scenario.name)
+
+    def interrupt(number: int) -> None:
+        window.interrupted = True
+
+    command.handle_signals(interrupt, command.end_interrupted)
     try:
         frags, theirs, whole = play_person(agent, window, seed)
     finally:

@@ -12,8 +12,23 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 os.environ.setdefault("SDL_FRAMEBUFFER_ACCELERATION", "0")
 import pygame  # a dependency of ViZDoom and Gymnasium; prints a greeting on import unless the variable above is set
 
+from doom_a3c.settings.errors import UserError
+
 _HEIGHT = 480
 _POLLS_PER_SECOND = 50  # of the keyboard while paused
+_UNSEEN = ("dummy", "offscreen")  # SDL's drivers without a screen
+
+
+def _open_display() -> None:
+    """Raises UserError if the display cannot be reached."""
+    name = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
+    try:
+        pygame.display.init()
+    except pygame.error as error:
+        raise UserError(f"the display {name} cannot be opened: {error}") from None
+    if pygame.display.get_driver() in _UNSEEN and not os.environ.get("SDL_VIDEODRIVER"):  # SDL's last resort
+        pygame.display.quit()
+        raise UserError(f"the display {name} cannot be reached: correct DISPLAY, or log in with ssh -X")
 
 
 class Window:
@@ -23,7 +38,8 @@ class Window:
     """
 
     def __init__(self, title: str, speed: float = 1.0) -> None:
-        pygame.display.init()
+        """Opens the window with its first picture; raises UserError if the display cannot be reached."""
+        _open_display()
         pygame.display.set_caption(f"{title} - space: pause, right: one picture, up and down: speed")
         self._clock = pygame.time.Clock()
         self._speed, self._paused = speed, False
@@ -87,6 +103,7 @@ class PlayerWindow(Window):
             f"{title} - WASD or arrows, mouse turns and fires, Ctrl fires, E uses, Shift runs, Q changes weapon, Esc ends"
         )
         self.left = False  # whether the person has ended the match
+        self.interrupted = False  # whether it ends with the next picture, as by Ctrl-C
         self._pressed: set[int] = set()
         self._moved = 0  # pixels of the mouse since the controls were read
 
@@ -96,6 +113,8 @@ class PlayerWindow(Window):
         pygame.mouse.set_visible(False)
 
     def _handle_keys(self) -> bool:
+        if self.interrupted:
+            raise KeyboardInterrupt
         for event in pygame.event.get():
             if event.type == pygame.QUIT or (event.type == pygame.KEYDOWN and event.key == pygame.K_ESCAPE):
                 self.left = True

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from doom_a3c.envs.factory import GameFactory
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.settings.catalog import find
-from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.errors import UserError, require
 from doom_a3c.settings.interface import map_nested
 from doom_a3c.settings.scenarios import apply_overrides
 
@@ -34,8 +34,9 @@ def parallel_env(scenario: str, frame_skip: int | None = None, render_mode: str 
         render_mode: 'rgb_array', or None.
 
     Raises:
-        UserError: if there is no such scenario, it cannot be played, or it has one agent.
+        UserError: if there is no such scenario, it cannot be played, it has one agent, or `render_mode` is another.
     """
+    require(render_mode in ("rgb_array", None), f"render_mode {render_mode!r}: a match has 'rgb_array' or None")
     found, _ = apply_overrides(find(scenario), {"frame_skip": frame_skip}, scenario)
     games = make_game_factory(found.game, found.observation)
     if games.agents == 1:

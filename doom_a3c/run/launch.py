@@ -220,8 +220,8 @@ def _start_games(scenario: scenarios.Scenario, config: Config, make_env: Callabl
 
 def _check_opponents(config: Config, agents: int) -> None:
     """Raises UserError for opponents that a game of so few agents, or a cluster, cannot have."""
-    alone = "[game.match] agents = 2 makes a match of two"
-    require(agents > 1 or config.opponents == "self", f"--opponents {config.opponents}: the game has one agent: {alone}")
+    cure = "--opponents self, or [game.match] agents = 2 for a match of two"
+    require(agents > 1 or config.opponents == "self", f"--opponents {config.opponents}: the game has one agent: {cure}")
     if agents == 1:
         return
     whole = config.envs_per_worker % agents == 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.record.files import write_table
 from doom_a3c.run.checkpoints.checkpoint import SAVING, load, save
 from doom_a3c.run.checkpoints.run_record import RunRecord
-from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.errors import UserError, first_line
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 SIZE = 20  # members
@@ -51,6 +52,15 @@ def _leave_out(members: Sequence[Member], *lost: Member) -> list[Member]:
     return [one for one in members if not any(one is other for other in lost)]  # arrays have no == of one value
 
 
+def _read_ratings(path: Path) -> dict[int, float | None]:
+    """Reads the table of an earlier session, as far as it is whole: ratings by frames."""
+    ratings: dict[int, float | None] = {}
+    with contextlib.suppress(OSError, ValueError), path.open() as file:
+        for frames, rating in list(csv.reader(file))[1:]:
+            ratings[int(frames)] = float(rating) if rating else None
+    return ratings
+
+
 class League:
     """The members of a league. Owns their files, in `folder`, one a member, and their shares of wins in this session.
 
@@ -61,31 +71,48 @@ class League:
         """A `fixed` one takes no new members."""
         self.folder, self._fixed, self._lock = folder, fixed, threading.Lock()
         self._members = list(members)
+        self._ratings: dict[int, float | None] = {}  # of all members there have been, by their frames
         self._wins: dict[int, float] = {}  # share of recent matches against the newest weights, by the member's frames
 
     @classmethod
-    def read(cls, folder: Path, network: ACNetwork, override: GameOverride = NO_OVERRIDE) -> League:
+    def read(
+        cls,
+        folder: Path,
+        network: ACNetwork,
+        override: GameOverride = NO_OVERRIDE,
+        warn: Callable[[str], None] = lambda line: None,
+    ) -> League:
         """Reads the strongest members that an earlier session has left in a folder, and removes unfinished files.
 
-        Leaves out files that are damaged, or whose weights are not finite or do not fit the `network`. `override` is what
-        the run's checkpoints need to be loaded.
+        Leaves out files that are damaged, or whose weights are not finite or do not fit the `network`, with a warning.
+        `override` is what the run's checkpoints need to be loaded.
         """
         for unfinished in folder.glob(f"{SAVING}*"):  # of a session that was killed while saving
             with contextlib.suppress(OSError):
                 unfinished.unlink()
         league = cls(folder)
+        league._ratings = _read_ratings(folder.parent / TABLE)
         for path in sorted(folder.glob("*.ckpt")):
             try:
                 checkpoint = load(path, override)
                 checkpoint.check_finite(path)
                 network.load(checkpoint.variables)
-            except (UserError, KeyError, ValueError):
+            except (UserError, KeyError, ValueError) as error:
+                warn(f"warning: {path} is left out of the league: {first_line(error)}")
                 continue
             record = checkpoint.record
             league._members.append(Member(record.counters.frames, record.best.score, checkpoint.variables))
             if len(league._members) > SIZE:
                 league._members = _leave_out(league._members, league._find_weakest(league._members))
+        if league._ratings and not league._members:
+            warn(f"warning: {folder} has lost its members: the league begins again with the newest weights")
         return league
+
+    @property
+    def last_rating(self) -> float:
+        """The newest rating of a member there has been, 0 if there was none."""
+        rated = [rating for rating in self._ratings.values() if rating is not None]
+        return rated[-1] if rated else 0.0
 
     def _find_weakest(self, members: Sequence[Member]) -> Member:
         """Returns the member that wins least; of equals, that with the lowest rating."""
@@ -122,7 +149,9 @@ class League:
             save(self._find_path(member), weights, record._replace(best=record.best._replace(score=rating)))
             for one in lost:
                 self._find_path(one).unlink(missing_ok=True)
-            rows = [(one.frames, "" if one.rating is None else f"{one.rating:.0f}") for one in self._members]
+            self._ratings.pop(member.frames, None)
+            self._ratings |= {one.frames: one.rating for one in self._members}
+            rows = [(at, "" if rating is None else f"{rating:.0f}") for at, rating in self._ratings.items()]
             write_table(self.folder.parent / TABLE, ["frames", "rating"], rows)
 
     def _find_path(self, member: Member) -> Path:

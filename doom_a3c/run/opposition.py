@@ -23,7 +23,7 @@ from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
 from doom_a3c.run.league import FOLDER, League, Member, find_outcome, rate
-from doom_a3c.settings.errors import UserError, require
+from doom_a3c.settings.errors import UserError, require, suggest
 from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.interface import map_nested
 from doom_a3c.settings.streams import Stream, make_seed
@@ -124,14 +124,17 @@ class RatedMatches(GamesWrapper):
         return observations, paid, terminated, truncated, infos
 
 
-def arrange_league(record: RunRecord, builder: Builder, folder: Path, weights: Snapshot) -> League | None:
+def arrange_league(
+    record: RunRecord, builder: Builder, folder: Path, weights: Snapshot, warn: Callable[[str], None]
+) -> League | None:
     """Gives the training games their opponents; returns the league of the run, None if it has no several agents.
 
     Args:
         record: of the run.
         builder: of its games.
         folder: of its checkpoints, where an earlier session may have left a league.
-        weights: the first member of a new league.
+        weights: the first member of a new league, rated as the newest of a lost one.
+        warn: receives a line for each member that cannot be read.
 
     Raises:
         UserError: if the checkpoint that is to be the opponent does not fit.
@@ -140,10 +143,10 @@ def arrange_league(record: RunRecord, builder: Builder, folder: Path, weights: S
     if builder.agents == 1:
         return None
     if config.opponents in OPPONENTS:
-        league = League.read(folder / FOLDER, builder.make_network("opponent", 0), find_needed_override(record))
+        league = League.read(folder / FOLDER, builder.make_network("opponent", 0), find_needed_override(record), warn)
         if not league.members:
             with contextlib.suppress(OSError):  # the first checkpoint will meet the same trouble, and say so
-                league.add(record, 0.0, weights)
+                league.add(record, league.last_rating, weights)
     else:
         league = League(folder / FOLDER, [_load_opponent(record, builder)], fixed=True)
     builder.opposed = config.count_opposed(builder.agents)
@@ -159,14 +162,20 @@ def arrange_league(record: RunRecord, builder: Builder, folder: Path, weights: S
 
 
 def _load_opponent(record: RunRecord, builder: Builder) -> Member:
-    path, game = find_model(record.config.opponents), builder.scenario.name
+    name, game = record.config.opponents, builder.scenario.name
+    try:
+        path = find_model(name)
+    except UserError as error:
+        others = (*OPPONENTS, "bots")
+        raise UserError(f"--opponents: {error}; it also takes {', '.join(others)}{suggest(name, others)}") from None
     checkpoint = load(path, find_needed_override(record))  # the user has named the run's own files already
+    theirs = checkpoint.record
+    require(isinstance(theirs.scenario.game, DoomSpec), f"--opponents {path} plays {theirs.scenario.name}, not Doom")
     checkpoint.check_finite(path)
     try:
         builder.make_network("opponent", 0).load(checkpoint.variables)
     except (KeyError, ValueError) as error:
         raise UserError(f"--opponents {path} has another network than {game} needs: {error}") from None
-    theirs = checkpoint.record
     learned = theirs.scenario.game if isinstance(theirs.scenario.game, DoomSpec) else None
     fits = builder.has_learned(theirs.learned or learned, theirs.actions)
     require(fits, f"--opponents {path} was trained on other actions than {game} has, or in another order")

@@ -95,7 +95,7 @@ def build_session(
         outputs = stack.enter_context(_open_outputs(builder, progress, loggers, gif_folder, view))
         stack.enter_context(closing(builder))
         weights = _read_weights(model)
-        league = arrange_league(record, builder, checkpoints.folder, weights)
+        league = arrange_league(record, builder, checkpoints.folder, weights, view.log)
         engine = make_engine(record, builder, model, progress, outputs)
         builder.get_reward_sums = lambda: engine.reward_sums
         evaluator = stack.enter_context(closing(make_evaluator(record, builder, engine, league)))

@@ -109,7 +109,11 @@ def parse_match(table: Mapping[str, Any]) -> MatchSettings | None:
     for name in match.bot_names:
         require(name in BOTS, f"[game.match] bot_names: there is no bot {name!r}{suggest(name, BOTS)}")
     named = len(match.bot_names)
-    require(named == len(set(match.bot_names)), "[game.match] bot_names has a name twice")
-    require(named in (0, match.bots), f"[game.match] bot_names has {named} names for {match.bots} bots")
+    for name in match.bot_names:
+        require(match.bot_names.count(name) == 1, f"[game.match] bot_names has {name} twice: name another, or no bots")
+    require(
+        named in (0, match.bots), f"[game.match] bot_names has {named} of {match.bots} names: one for each bot, or none"
+    )
+    require(match.bots > 0 or match.bot_skill is None, "[game.match] bot_skill has no effect without bots: set bots = 1")
     require(not (named and match.bot_skill is not None), "[game.match] takes bot_names or bot_skill, not both")
     return match

@@ -112,6 +112,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
     Raises:
         UserError: if there is no such folder, or it has fewer than two.
     """
+    require(not folder.is_file(), f"--cross-play {folder}: it takes a folder of checkpoints; --compare takes the files")
     require(folder.is_dir(), f"--cross-play {folder}: there is no such folder")
     league = sorted((folder / "league").glob("*.ckpt"))
     found = [*league, *(path for path in sorted(folder.glob("*.ckpt")) if path.name == BEST or not league)]

@@ -37,6 +37,7 @@ from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.errors import error_context
 from doom_a3c.settings.games import FREEDOOM, AtariSpec, DoomSpec, GymnasiumSpec, locate
 from doom_a3c.settings.inputs import expand
+from doom_a3c.settings.match import parse_match
 from doom_a3c.settings.scenarios import most_parameters
 from doom_a3c.settings.wads import list_maps
 
@@ -138,9 +139,10 @@ def _check_numbers(record: RunRecord, play: RandomPlay, labels: Sequence[Label] 
 def _check_scores(record: RunRecord, play: RandomPlay) -> Finding:
     if not play.scores:
         game = record.scenario.game
+        if isinstance(game, DoomSpec) and (match := parse_match(game.match)):  # it always ends
+            return Finding("random play", f"a match lasts {match.minutes:g} minutes, too long for a score here")
         settings = {DoomSpec: "episode_timeout", AtariSpec: "max_frames", GymnasiumSpec: "max_episode_steps"}
-        setting = "[game.match] minutes" if isinstance(game, DoomSpec) and game.match else settings[type(game)]
-        advice = f"set a time-out, or a shorter one: {setting}"
+        advice = f"set a time-out, or a shorter one: {settings[type(game)]}"
         return Finding("random play", f"no episode ended within {PLAY_SECONDS:.0f} s", advice)
     scores = np.array(play.scores)
     with np.errstate(over="ignore", invalid="ignore"):
