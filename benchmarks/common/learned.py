@@ -54,7 +54,7 @@ PLANS = {
     "cig_bots": Plan(60, 2, (11,), rate=250_000),  # the bots' mean
     "deathmatch_bots": Plan(24, None, (11,), rate=250_000),
     "duel": Plan(40, None, (11,), rate=250_000),
-    "duel_bots": Plan(16, 20, (11,), rate=250_000),
+    "duel_bots": Plan(16, 20, (11, 12), rate=250_000),
 }
 
 
