@@ -45,6 +45,7 @@ VARIANTS = {  # TOML over base/level
     "more entropy": _RANDOM,
     "one epoch": "[training]\nepochs = 1\n",
     "turns cost": "[shaping]\nANGLE = { gain = -3e-4, loss = 3e-4, most = 0.01 }\n",
+    "fewer places": "[shaping]\nPLACES = 0.03\n",
     "annealed": "[training]\nfinal_shaping_weight = 0.0\n",
     "heads": '[game]\nbuttons = "heads"\n',
     "together": '[game]\nbuttons = "together"\n',
