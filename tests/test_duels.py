@@ -398,6 +398,9 @@ def test_a_pickled_duel_starts_fresh(duel):
 @pytest.mark.parametrize("name", ["basic", "cig_bots", "pong"])
 def test_single_agent_games_are_not_parallel_environments(name):
     assert "agents = 2" in complaint(lambda: doom_a3c.parallel_env(name))
+
+
+def test_a_parallel_environment_has_no_window():
     assert "'human'" in complaint(lambda: doom_a3c.parallel_env("duel", render_mode="human"))
 
 

@@ -32,7 +32,7 @@ _NO_ROOM = (
 # From a folder that was removed or locked after the start, or that has another folder in the place of a file.
 _IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM)
 
-ECHO_SECONDS = 1.0  # within which a second SIGTERM is the first, sent twice
+ECHO_SECONDS = 1.0  # within which a second SIGTERM or SIGHUP is the first, sent twice
 
 
 def run(program: str, command: Callable[[list[str] | None], int], arguments: list[str] | None) -> int:
@@ -120,7 +120,7 @@ def end_by_signals(program: str, clean: Callable[[], object] = lambda: None) -> 
 def handle_signals(interrupt: Callable[[int], object], end: Callable[[int], object]) -> list[int]:
     """Makes the first signal in a block of `end_by_signals` call `interrupt`, and a further one `end`, until its end.
 
-    A SIGTERM just after the first is dropped: `timeout` sends it to its command, and then to all of the group.
+    SIGTERM or SIGHUP again at once is dropped: `timeout`, for one, signals its command and then the command's whole group.
 
     Returns:
         The signals received, which the handlers extend.
@@ -135,7 +135,9 @@ def handle_signals(interrupt: Callable[[int], object], end: Callable[[int], obje
             first = now
             received.append(number)
             interrupt(number)
-        elif number == signal.SIGINT or number != received[0] or now - first > ECHO_SECONDS:
+            return
+        echoed = number == received[0] != signal.SIGINT and now - first <= ECHO_SECONDS
+        if not echoed:
             end(number)
 
     for each in _list_signals():

@@ -34,9 +34,9 @@ def check_games(agents: Sequence[TrainedAgent]) -> None:
     if agents[0].builder.agents > 1:
         return check_players(agents)
     games = {agent.record.scenario.name for agent in agents}
-    match = next((agent.source for agent in agents if agent.builder.agents > 1), None)
-    cure = f"; named first, {match} plays the others" if match else ""
     if len(games) > 1:
+        match = next((agent.source for agent in agents if agent.builder.agents > 1), None)
+        cure = f"; named first, {match} plays the others" if match else ""
         raise UserError(f"--compare takes agents of one game: these play {' and '.join(sorted(games))}{cure}")
 
 

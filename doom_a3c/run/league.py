@@ -53,7 +53,7 @@ def _leave_out(members: Sequence[Member], *lost: Member) -> list[Member]:
 
 
 def _read_ratings(path: Path) -> dict[int, float | None]:
-    """Reads the table of an earlier session, as far as it is whole: ratings by frames."""
+    """Returns the ratings in an earlier session's table, by frames; ends at the first row that cannot be read."""
     ratings: dict[int, float | None] = {}
     with contextlib.suppress(OSError, ValueError), path.open() as file:
         for frames, rating in list(csv.reader(file))[1:]:

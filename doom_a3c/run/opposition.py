@@ -170,14 +170,15 @@ def _load_opponent(record: RunRecord, builder: Builder) -> Member:
         raise UserError(f"--opponents: {error}; it also takes {', '.join(others)}{suggest(name, others)}") from None
     checkpoint = load(path, find_needed_override(record))  # the user has named the run's own files already
     theirs = checkpoint.record
-    require(isinstance(theirs.scenario.game, DoomSpec), f"--opponents {path} plays {theirs.scenario.name}, not Doom")
+    played = theirs.scenario.game
+    if not isinstance(played, DoomSpec):
+        raise UserError(f"--opponents {path} plays {theirs.scenario.name}, not Doom")
     checkpoint.check_finite(path)
     try:
         builder.make_network("opponent", 0).load(checkpoint.variables)
     except (KeyError, ValueError) as error:
         raise UserError(f"--opponents {path} has another network than {game} needs: {error}") from None
-    learned = theirs.scenario.game if isinstance(theirs.scenario.game, DoomSpec) else None
-    fits = builder.has_learned(theirs.learned or learned, theirs.actions)
+    fits = builder.has_learned(theirs.learned or played, theirs.actions)
     require(fits, f"--opponents {path} was trained on other actions than {game} has, or in another order")
     return Member(0, 0.0, checkpoint.variables)
 

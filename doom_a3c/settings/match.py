@@ -108,9 +108,8 @@ def parse_match(table: Mapping[str, Any]) -> MatchSettings | None:
     )
     for name in match.bot_names:
         require(name in BOTS, f"[game.match] bot_names: there is no bot {name!r}{suggest(name, BOTS)}")
-    named = len(match.bot_names)
-    for name in match.bot_names:
         require(match.bot_names.count(name) == 1, f"[game.match] bot_names has {name} twice: name another, or no bots")
+    named = len(match.bot_names)
     require(
         named in (0, match.bots), f"[game.match] bot_names has {named} of {match.bots} names: one for each bot, or none"
     )
