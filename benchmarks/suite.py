@@ -2,6 +2,7 @@
 
     python -m benchmarks.suite                                       # today's recipe: six levels, two seeds, 1M frames each
     python -m benchmarks.suite --variants heads --levels deathmatch  # a variant of it, on a subset of the levels
+    python -m benchmarks.suite --full --seeds 101                    # all levels, each with the frames of its tuned file
     python -m benchmarks.suite --page                                # only rewrite the page from finished trainings
 
 A level is a copy of one of ViZDoom's under another name, so that its tuned file is not found. Its score is normalized: 0 is
@@ -31,7 +32,10 @@ from doom_a3c.settings.catalog import find
 
 MEASURED = PAGES / "suite.jsonl"
 LEVELS = ("defend_the_center", "health_gathering_supreme", "deadly_corridor", "my_way_home", "take_cover", "deathmatch")
-ALL_LEVELS = (*LEVELS, "basic", "defend_the_line", "health_gathering", "predict_position")
+ALL_LEVELS = (
+    *LEVELS,
+    *("basic", "simpler_basic", "rocket_basic", "defend_the_line", "health_gathering", "predict_position"),
+)
 RECIPE = "recipe"
 _PAID = ("HEALTH", "ARMOR", "SELECTED_WEAPON_AMMO", "KILLCOUNT", "DAMAGECOUNT", "ITEMCOUNT", "PLACES")
 _UNPAID = "[shaping]\n" + "".join(f"{name} = 0\n" for name in _PAID)
@@ -74,6 +78,11 @@ class Measured(NamedTuple):
         return (self.score - tuned.random_mean) / (tuned.expected_mean - tuned.random_mean)
 
 
+def read_tuned_frames(level: str) -> int:
+    """Returns the frames that a level's tuned file trains for."""
+    return int(find(level).training["frames"])
+
+
 def write_scenario(level: str, variant: str, folder: Path) -> Path:
     """Writes a level and its scenario into a folder; returns the file for --scenario."""
     shipped, name = Path(vizdoom.scenarios_path), f"unknown_{level}"
@@ -113,29 +122,34 @@ def find_interval(scores: Mapping[str, Sequence[float]]) -> tuple[float, float, 
 
 
 def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
-    """Yields the lines of the page: a table per number of frames."""
+    """Yields the lines of the page: a table per number of frames, and one of the tuned files' frames."""
     yield "# Levels without a file"
-    for frames in sorted({one.frames for one in found}):
-        ones = [one for one in found if one.frames == frames]
-        variants = [variant for variant in VARIANTS if any(one.variant == variant for one in ones)]
-        yield ""
-        yield f"## {frames:,} frames"
-        yield ""
-        yield f"| level | {' | '.join(variants)} |"
-        yield f"|---|{'---|' * len(variants)}"
-        for level in ALL_LEVELS:
-            cells = [_format_cell([one for one in ones if (one.level, one.variant) == (level, each)]) for each in variants]
-            if any(cells):
-                yield f"| {level} | {' | '.join(cells)} |"
-        played = {one.level for one in ones}
-        cells = [_format_iqm([one for one in ones if one.variant == each], played) for each in variants]
-        yield f"| **IQM** | {' | '.join(cells)} |"
+    full = [one for one in found if one.frames == read_tuned_frames(one.level)]
+    if full:
+        yield from ("", "## As many frames as the tuned file", "")
+        yield from _list_table(full)
+    for frames in sorted({one.frames for one in found if one not in full}):
+        yield from ("", f"## {frames:,} frames", "")
+        yield from _list_table([one for one in found if one.frames == frames])
     yield ""
     yield (
         "`python -m benchmarks.suite` trains copies of ViZDoom's levels that have no file; a cell is the mean of "
         f"{EPISODES} new games by seed, and the normalized mean: 0 is random play, 1 our tuned file after all its frames. "
         "IQM: interquartile mean over all levels of the table and seeds, with the 95% interval of a stratified bootstrap."
     )
+
+
+def _list_table(ones: Sequence[Measured]) -> Iterator[str]:
+    variants = [variant for variant in VARIANTS if any(one.variant == variant for one in ones)]
+    yield f"| level | {' | '.join(variants)} |"
+    yield f"|---|{'---|' * len(variants)}"
+    for level in ALL_LEVELS:
+        cells = [_format_cell([one for one in ones if (one.level, one.variant) == (level, each)]) for each in variants]
+        if any(cells):
+            yield f"| {level} | {' | '.join(cells)} |"
+    played = {one.level for one in ones}
+    cells = [_format_iqm([one for one in ones if one.variant == each], played) for each in variants]
+    yield f"| **IQM** | {' | '.join(cells)} |"
 
 
 def _format_cell(ones: Sequence[Measured]) -> str:
@@ -155,18 +169,22 @@ def _format_iqm(ones: Sequence[Measured], levels: Set[str]) -> str:
 def main() -> int:
     """Runs the requested trainings; returns 0, or 1 if any failed."""
     parser = make_parser("suite", __doc__)
-    parser.add_argument("--levels", nargs="+", choices=ALL_LEVELS, default=LEVELS, help="levels to train (default six)")
+    parser.add_argument("--levels", nargs="+", choices=ALL_LEVELS, help="levels to train (default six, with --full all)")
     parser.add_argument(
         "--variants", nargs="+", choices=VARIANTS, default=[RECIPE], help="variants of the recipe (default recipe)"
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="seeds (default 1 2)")
-    parser.add_argument("--frames", type=int, default=1_000_000, help="frames of each training (default 1,000,000)")
+    frames = parser.add_mutually_exclusive_group()
+    frames.add_argument("--frames", type=int, default=1_000_000, help="frames of each training (default 1,000,000)")
+    frames.add_argument("--full", action="store_true", help="train each level for the frames of its tuned file")
     parser.add_argument("--page", action="store_true", help="only rewrite the page from finished trainings")
     options = parser.parse_args()
+    levels = options.levels or (ALL_LEVELS if options.full else LEVELS)
+    budgets = {level: read_tuned_frames(level) if options.full else options.frames for level in levels}
     trainings = {
-        (level, variant, seed, options.frames): f"{level}, {variant}, seed {seed}"
+        (level, variant, seed, budget): f"{level}, {variant}, seed {seed}"
         for seed in (() if options.page else options.seeds)
-        for level in options.levels
+        for level, budget in budgets.items()
         for variant in options.variants
     }
     status = measure_missing(

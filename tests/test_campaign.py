@@ -303,6 +303,10 @@ def test_the_suite_score_is_the_iqm_of_normalized_scores():
     assert "| **IQM** | 0.62 (0.62 to 0.62) |" in lines
     one_seed, part = ones[::2], [one._replace(variant="heads") for one in ones[:2]]
     assert "| **IQM** | 0.62 |  |" in list(suite.list_page_lines([*one_seed, *part])), "of all levels, or not at all"
+    full = [one._replace(frames=suite.read_tuned_frames(one.level)) for one in one_seed]
+    lines = list(suite.list_page_lines([*full, part[0]]))
+    assert [line for line in lines if line.startswith("##")] == ["## As many frames as the tuned file", "## 1,000 frames"]
+    assert "| **IQM** | 0.62 |" in lines, "of levels with unlike budgets"
 
 
 def test_a_suite_level_is_found_as_an_unknown_scenario(tmp_path):
