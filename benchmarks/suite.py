@@ -51,6 +51,7 @@ VARIANTS = {  # TOML over base/level
     "turns cost": "[shaping]\nANGLE = { gain = -3e-4, loss = 3e-4, most = 0.01 }\n",
     "fewer places": "[shaping]\nPLACES = 0.03\n",
     "annealed": "[training]\nfinal_shaping_weight = 0.0\n",
+    "far-sighted": "[training]\ndiscount = 0.995\n",
     "heads": '[game]\nbuttons = "heads"\n',
     "together": '[game]\nbuttons = "together"\n',
 }
