@@ -25,7 +25,7 @@ from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.cross_play import play_pairings
 
-GAME, SEED = "duel", 11
+GAME, SEED = "duel", 101  # of the first match
 SHARES = (0.1, 0.25, 0.5, 0.75)  # of the training's frames
 BEST, HALF_WAY = "the best", SHARES.index(0.5)
 MODELS = ("deathmatch",)
@@ -38,7 +38,7 @@ class Played(NamedTuple):
 
     first: str  # an agent's name
     second: str
-    seed: int
+    training: int  # its seed
     outcomes: Sequence[float]  # of the first in each match: 1 won, 0.5 drawn, 0 lost
     commit: str
 
@@ -48,10 +48,10 @@ class Played(NamedTuple):
         return sum(self.outcomes) / len(self.outcomes)
 
 
-def list_agents(work: Path) -> dict[str, Path]:
-    """Returns the checkpoints of all agents by name, the best first."""
+def list_agents(work: Path, training: int) -> dict[str, Path]:
+    """Returns the checkpoints of a training's agents and the others by name, the best first."""
     budget = round(PLANS[GAME].minutes * PLANS[GAME].rate)
-    models = training_folder(work, GAME, SEED, budget) / "models"
+    models = training_folder(work, GAME, training, budget) / "models"
     league = sorted(models.glob("*/league/*.ckpt"))
     agents = {BEST: models / "best.ckpt"}
     for share in SHARES:
@@ -65,10 +65,11 @@ def _read_frames(member: Path) -> int:
 
 
 def list_pairings(names: Sequence[str]) -> Iterator[tuple[str, str, int]]:
-    """Yields pairs of names with their number of matches."""
+    """Yields pairs of names with their number of matches, those with many first."""
+    assert len(names) == 1 + len(SHARES) + len(MODELS), "two shares have the same nearest member"
     many = {names[1 + HALF_WAY], *MODELS}
-    for first, second in itertools.combinations(names, 2):
-        yield first, second, MATCHES if first == BEST and second in many else FEW
+    pairs = [(*pair, MATCHES if pair[0] == BEST and pair[1] in many else FEW) for pair in itertools.combinations(names, 2)]
+    yield from sorted(pairs, key=lambda pair: -pair[2])
 
 
 def read_played() -> list[Played]:
@@ -77,14 +78,25 @@ def read_played() -> list[Played]:
 
 
 def list_page_lines(found: Sequence[Played]) -> Iterator[str]:
-    """Yields the lines of the page: the matrix, and the pairings with many matches."""
-    names = list(dict.fromkeys(itertools.chain.from_iterable((one.first, one.second) for one in found)))
-    shares = {(one.first, one.second): one.share for one in found}
-    shares |= {(second, first): 1 - share for (first, second), share in shares.items()}
+    """Yields the lines of the page: for each training the matrix, and the pairings with many matches."""
     yield "# Self-play"
     yield ""
     yield "Shares of the matches that the row's agent wins against the column's; a draw is half a win."
+    for training in sorted({one.training for one in found}):
+        yield from ("", f"## Seed {training}", "")
+        yield from _list_matrix([one for one in found if one.training == training])
     yield ""
+    yield (
+        f"`python -m benchmarks.self_play` lets the best weights of each training of {GAME}, its league's members nearest "
+        "to some shares of its frames, and models that come with the project play each other in "
+        f"{GAME}'s level, with sampled actions: {MATCHES} matches where a line says so, {FEW} otherwise."
+    )
+
+
+def _list_matrix(found: Sequence[Played]) -> Iterator[str]:
+    names = list(dict.fromkeys(itertools.chain.from_iterable((one.first, one.second) for one in found)))
+    shares = {(one.first, one.second): one.share for one in found}
+    shares |= {(second, first): 1 - share for (first, second), share in shares.items()}
     yield f"| | {' | '.join(names)} |"
     yield f"|---|{'---|' * len(names)}"
     for name in names:
@@ -99,22 +111,16 @@ def list_page_lines(found: Sequence[Played]) -> Iterator[str]:
                 f"- {one.first} wins {won} of {len(one.outcomes)} matches against {one.second}, a share of {one.share:.2f} "
                 f"({low:.2f} to {high:.2f})."
             )
-    yield ""
-    yield (
-        f"`python -m benchmarks.self_play` lets the best weights of the training of {GAME} (seed {SEED}), its league's "
-        "members nearest to some shares of its frames, and models that come with the project play each other in "
-        f"{GAME}'s level, with sampled actions: {MATCHES} matches where a line says so, {FEW} otherwise."
-    )
 
 
-def play_missing(work: Path, seed: int) -> None:
-    """Plays the pairings that have no line in the results file yet."""
-    agents = {name: TrainedAgent.load(path) for name, path in list_agents(work).items()}
+def play_missing(work: Path, training: int) -> None:
+    """Plays the pairings of a training that have no line in the results file yet."""
+    agents = {name: TrainedAgent.load(path) for name, path in list_agents(work, training).items()}
     for first, second, matches in list_pairings(list(agents)):
-        if any((one.first, one.second, one.seed) == (first, second, seed) for one in read_played()):
+        if any((one.first, one.second, one.training) == (first, second, training) for one in read_played()):
             continue
-        (pairing,) = play_pairings([agents[first], agents[second]], matches, seed, lambda *_: None)
-        one = Played(first, second, seed, list(pairing.outcomes), read_commit())
+        (pairing,) = play_pairings([agents[first], agents[second]], matches, SEED, lambda *_: None)
+        one = Played(first, second, training, list(pairing.outcomes), read_commit())
         print(f"{first} against {second}: {one.share:.2f} of {matches}", flush=True)
         results.append_result(PLAYED, one._asdict())
 
@@ -123,11 +129,12 @@ def main() -> int:
     """Plays the missing pairings and writes the page; returns 0."""
     parser = make_parser("self_play", __doc__)
     parser.add_argument("--work", type=Path, default=Path("learning"), help="folder of the trainings (default learning)")
-    parser.add_argument("--seed", type=int, default=101, help="seed of the matches (default 101)")
+    seeds = PLANS[GAME].seeds
+    parser.add_argument("--seeds", type=int, nargs="+", default=seeds, help="seeds of the trainings (default all)")
     parser.add_argument("--page", action="store_true", help="only rewrite the page from finished pairings")
     options = parser.parse_args()
-    if not options.page:
-        play_missing(options.work, options.seed)
+    for training in () if options.page else options.seeds:
+        play_missing(options.work, training)
     (PAGES / "self_play.md").write_text("\n".join(list_page_lines(read_played())) + "\n")
     return 0
 

@@ -60,14 +60,16 @@ def test_the_page_of_self_play_is_a_matrix_of_shares():
     names = [BEST, "1.0M", "2.5M", "5.0M", "7.5M", *self_play.MODELS]
     pairs = list(self_play.list_pairings(names))
     assert len(pairs) == 15
-    many = [pair[:2] for pair in pairs if pair[2] == self_play.MATCHES]
-    assert many == [(BEST, "5.0M"), (BEST, "deathmatch")]
+    assert pairs[:2] == [(BEST, "5.0M", self_play.MATCHES), (BEST, "deathmatch", self_play.MATCHES)]
+    assert {pair[2] for pair in pairs[2:]} == {self_play.FEW}
     found = [
-        Played(BEST, "5.0M", 101, [1.0] * 90 + [0.0] * 8 + [0.5] * 2, "abc"),
-        Played(BEST, "deathmatch", 101, [1.0] * 20, "abc"),
-        Played("5.0M", "deathmatch", 101, [1.0] * 15 + [0.0] * 5, "abc"),
+        Played(BEST, "5.0M", 11, [1.0] * 90 + [0.0] * 8 + [0.5] * 2, "abc"),
+        Played(BEST, "deathmatch", 11, [1.0] * 20, "abc"),
+        Played("5.0M", "deathmatch", 11, [1.0] * 15 + [0.0] * 5, "abc"),
     ]
-    lines = list(self_play.list_page_lines(found))
+    lines = list(self_play.list_page_lines([*found, Played(BEST, "4.9M", 12, [0.0] * 10, "abc")]))
+    assert [line for line in lines if line.startswith("##")] == ["## Seed 11", "## Seed 12"]
+    assert "| the best |  | 0.00 |" in lines
     assert "| the best |  | 0.91 | 1.00 |" in lines
     assert "| deathmatch | 0.00 | 0.25 |  |" in lines
     assert sum(line.startswith("- ") for line in lines) == 1

@@ -41,11 +41,11 @@ from doom_a3c.run.checkpoints.run_record import Best, begin_run, record_from_pla
 from doom_a3c.run.checkpoints.runs import list_checkpoints
 from doom_a3c.run.launch import make_new_run, make_resumed_run
 from doom_a3c.run.league import LEAST, SIZE, League, Member, find_outcome, rate
-from doom_a3c.run.opposition import LeagueOpponent, RatedMatches, arrange_league
+from doom_a3c.run.opposition import LeagueOpponent, arrange_league, make_rated_matches
 from doom_a3c.run.play.agent import TrainedAgent
-from doom_a3c.run.play.cross_play import play_pairings
+from doom_a3c.run.play.cross_play import _play_alike, _play_together, play_pairings
 from doom_a3c.run.play.human_match import play_person
-from doom_a3c.run.play.playback import load_opponent
+from doom_a3c.run.play.playback import make_opponent
 from doom_a3c.run.play.seated_match import play_seated
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
@@ -262,6 +262,8 @@ def test_a_twentieth_of_the_budget_makes_a_member_due(tmp_path):
     league = League(tmp_path, [Member(400, None, weigh(0))])
     assert [league.is_due(frames, 2000) for frames in (400, 499, 500, 900)] == [False, False, True, True]
     assert not League(tmp_path, [Member(0, 0.0, weigh(0))], fixed=True).is_due(10**9, 1)
+    league = League(tmp_path, [Member(500, None, weigh(0)), Member(400, 0.0, weigh(0))])
+    assert not league.is_due(599, 2000), "an evaluated member joins late, and is not the newest"
 
 
 def test_the_strongest_members_are_found_in_order(tmp_path):
@@ -274,7 +276,7 @@ def test_weights_that_win_all_matches_have_the_highest_rating(tmp_path, games):
     league = League(tmp_path, [Member(0, 0.0, trained(0))])
     for frames in range(1, 2 * SIZE):
         opponent = LeagueOpponent(league.find_strong, network, games, np.random.default_rng(frames))
-        ratings = [rate(each, 1) for each in meet(opponent, games)]
+        ratings = [rate(1.0, (0.0,), np.array([each])) for each in meet(opponent, games)]
         halves = [np.mean(half) for half in np.array_split(ratings, 2)]  # the greedy ones and the sampled ones
         assert max(halves) > max(member.rating for member in league.members)
         league.add(make_record(frames), max(halves), trained(frames))
@@ -365,17 +367,50 @@ def read_weights(net):
     return {variable_name(parameter): parameter.numpy() for parameter in net.parameters}
 
 
-def test_a_rated_match_pays_its_performance_rating_at_the_end():
-    opponent = type("Strength", (), {"ratings": np.array([10.0, 20.0, 30.0])})()
-    env = RatedMatches(make_games(3), opponent)
-    env.reset()
-    paid = [env.step(np.array([0, 0, 5]))[1].tolist() for _ in range(LENGTH)]
-    assert paid[:-1] == [[0, 0, 0]] * (LENGTH - 1)
-    # frags 0, 0 and 15 against 0, 1 and 2: drawn, lost, won
-    assert paid[-1] == [rate(10, 0.5), rate(20, 0), rate(30, 1)] == [10, -380, 430]
-    assert [env.step(np.array([1, 0, 0]))[1].tolist() for _ in range(LENGTH)][-1] == [410, -380, -370], (
-        "frags start at zero"
-    )
+@pytest.mark.parametrize(
+    ("frags", "rivals", "ratings", "rating"),
+    [
+        (0, (0,), [10], 10),
+        (0, (1,), [20], -380),
+        (15, (2,), [30], 430),
+        (3, (), [30], 30),  # unknown after a lost bot
+        (3, (1, 10, 2), [0, 30, 0], 10 + 400 / 3),  # two of three are beaten
+        (3, (1, 10), [7], 407),  # the bot, which comes last, does not count
+    ],
+)
+def test_a_performance_rating_is_the_mean_over_the_rival_agents(frags, rivals, ratings, rating):
+    assert rate(frags, rivals, np.array(ratings, float)) == pytest.approx(rating)
+
+
+def test_equal_agents_keep_their_rating_however_many_play():
+    random = np.random.default_rng(0)
+    for rivals in (1, 3):
+        played = [rate(mine, theirs, np.zeros(rivals)) for mine, *theirs in random.normal(size=(4000, 1 + rivals))]
+        assert abs(np.mean(played)) < 20
+
+
+def test_an_evaluation_reads_the_ratings_of_each_matchs_own_rivals(tmp_path):
+    league = League(tmp_path, [Member(index, 100.0 * index, trained(index)) for index in range(4)])
+    builder = SimpleNamespace(agents=3, make_network=network, make_evaluation_env=lambda matches, make: make(2 * matches))
+    opponent, read = make_rated_matches(make_record(), builder, league, 5)
+    met = meet(opponent, 10).reshape(5, 2)
+    assert len({tuple(pair) for pair in met.tolist()}) > 1
+    for game, pair in enumerate(met):
+        assert read(SimpleNamespace(score=1.0, rivals=(0.0, 2.0), game=game)) == pair.mean(), "one beaten, one not"
+
+
+def test_the_opponents_of_each_worker_draw_other_members(tmp_path):
+    record = make_new_run({"scenario": str(write_duel(tmp_path)), "opponents": "past"})
+    builder = Builder(record.scenario, record.config)
+    weights = read_weights(builder.make_network("a", 0))
+    league = arrange_league(record, builder, tmp_path, weights, print)
+    for frames in range(1, SIZE):
+        league.add(record._replace(counters=record.counters._replace(frames=frames)), None, weights)
+    drawn = []
+    for _ in range(3):
+        opponent = builder.make_opponent(8)
+        drawn.append(tuple(opponent._choose(part).frames for part in range(8)))
+    assert len(set(drawn)) == 3
 
 
 @pytest.mark.parametrize(("score", "rivals", "outcome"), [(2, (1, 1.5), 1), (2, (2, 1), 0.5), (2, (1, 3), 0), (2, (), 0.5)])
@@ -423,9 +458,56 @@ def test_agents_play_each_other_from_both_seats(agents):
     steps = []
     (pairing,) = play_pairings(agents, 3, 1, lambda first, second, done: steps.append((first, second, done)))
     assert (pairing.first, pairing.second, len(pairing.outcomes)) == (0, 1, 3)
-    assert set(pairing.outcomes) <= {0, 0.5, 1}
     assert {step[:2] for step in steps} == {(0, 1)}
     assert {step[2] for step in steps} == {0, 2}, "two matches at a time from the first seat, then one from the other"
+
+
+def test_the_winner_of_matches_played_together_is_found_in_both_seats():
+    """The first kills itself by rockets at the wall in front, and the second waits."""
+    made = [make_agent(name, ["MOVE_FORWARD", "ATTACK"], ["USE"]) for name in "ab"]
+    for agent, action in zip(made, (0, 1), strict=True):
+        weights = {variable_name(one): one for one in agent.network.parameters}
+        weights["lstm/bias"].assign(np.full(1024, 20.0))  # all outputs are near 1
+        weights["policy/kernel"].assign(np.tile(np.where(np.arange(2) == action, 1.0, -1.0), (256, 1)))
+    assert _play_alike(*made, made[0].record.scenario.game)
+    (pairing,) = play_pairings(made, 4, 1, lambda *_: None)
+    assert list(pairing.outcomes) == [0, 0, 0, 0]
+    assert pairing.share == 0
+
+
+class Won(gymnasium.Env):
+    """Ends at once, with a frag for the player, none for the other agent, and nine for a bot."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, INPUTS.pixels, np.uint8)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(INPUTS.pixels, np.uint8), {}
+
+    def step(self, action):
+        return np.zeros(INPUTS.pixels, np.uint8), 1.0, False, True, {RIVALS: [0.0, 9.0]}
+
+
+def test_bots_do_not_count_in_matches_played_together():
+    builder = SimpleNamespace(agents=2, make_evaluation_env=lambda games, make: LocalVectorEnv([Won] * games))
+    host, guest = SimpleNamespace(builder=builder, network=network()), SimpleNamespace(network=network())
+    assert _play_together(host, guest, None, 7, 1, lambda done: None) == [1] * 7
+
+
+@pytest.mark.parametrize("other", [{"variables": ("AMMO5", "HEALTH")}, {"crop": (30, 30, 0, 0)}, {"stack": 3}])
+def test_networks_of_equal_shapes_may_see_other_things(other):
+    def build(variables=("HEALTH", "AMMO5"), **view):
+        base = make_scenario(variables=variables)
+        scenario = replace(base, observation=replace(base.observation, **({"color": True} | view)))
+        builder = Builder(scenario, Config())
+        return TrainedAgent(builder, builder.make_network("a", 0), begin_run(scenario, Config()), "a")
+
+    first = build()
+    second = build(**(other | {"color": "stack" not in other}))
+    assert first.network.inputs == second.network.inputs
+    assert not first.has_interface_of(second)
+    assert first.has_interface_of(build())
 
 
 def make_agent(name, *buttons, wad="multi_duel.wad", **fields):
@@ -511,30 +593,36 @@ def test_an_opponent_must_fit_the_users_game(tmp_path):
     save(tmp_path / "a.ckpt", weights, record)
     assert len(arrange_league(record, builder, tmp_path, weights, print).members) == 1
     agent = TrainedAgent(builder, net, record, "a.ckpt")
-    assert load_opponent(agent, config.opponents).inputs == net.inputs
+    assert make_opponent(agent, config.opponents).inputs == net.inputs
     game = replace(scenario.game, available_buttons=["MOVE_BACKWARD", "TURN_LEFT", "TURN_RIGHT", "ATTACK"])
     save(tmp_path / "a.ckpt", weights, record._replace(scenario=replace(scenario, game=game)))
     assert "other actions" in complaint(lambda: arrange_league(record, builder, tmp_path, weights, print))
-    assert "actions" in complaint(lambda: load_opponent(agent, config.opponents))
+    assert "actions" in complaint(lambda: make_opponent(agent, config.opponents))
     other = TrainedAgent.load(tmp_path / "a.ckpt", GameOverride(wad=str(tmp_path / "mine.wad")))
     check_games([agent, other])  # though it could be no opponent in training, it can play a match
     save(tmp_path / "a.ckpt", {name: value * np.nan for name, value in weights.items()}, record)
     assert "finite" in complaint(lambda: arrange_league(record, builder, tmp_path, weights, print))
+    cropped = replace(scenario, observation=replace(scenario.observation, crop=(30, 30, 0, 0)))
+    save(tmp_path / "a.ckpt", weights, record._replace(scenario=cropped))
+    assert "another part of the screen" in complaint(lambda: arrange_league(record, builder, tmp_path, weights, print))
+    assert "--opponent " in complaint(lambda: make_opponent(agent, config.opponents))
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("Past", "it also takes self, past, bots (did you mean past?)"),
-        ("nobody", "there is no checkpoint or model nobody"),
-        ("cartpole", "plays cartpole, not Doom"),
-    ],
-)
-def test_opponents_that_are_no_agents_of_doom_are_named(tmp_path, name, words):
-    scenario, config = catalog.find("duel"), Config(scenario="duel", opponents=name)
-    builder, record = Builder(scenario, config), begin_run(scenario, config)
+def test_opponents_must_play_doom(tmp_path):
+    record = make_new_run({"scenario": "duel", "opponents": "cartpole"})
+    builder = Builder(record.scenario, record.config)
     weights = read_weights(builder.make_network("a", 0))
-    assert words in complaint(lambda: arrange_league(record, builder, tmp_path, weights, print))
+    said = complaint(lambda: arrange_league(record, builder, tmp_path, weights, print))
+    assert said.startswith("--opponents")
+    assert "plays cartpole, not Doom" in said
+
+
+@pytest.mark.process
+def test_a_misspelled_opponent_gets_a_suggestion(tmp_path):
+    ended = call("train", "--scenario", write_duel(tmp_path), "--opponents", "Past", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "--opponents: there is no checkpoint or model Past" in ended.stderr
+    assert "it also takes self, past, bots (did you mean past?)" in ended.stderr
 
 
 @pytest.mark.process
@@ -750,10 +838,13 @@ def test_a_person_leaving_or_an_engine_dying_ends_all_engines(agents):
         def show(self, picture, pictures_per_second):
             super().show(picture, pictures_per_second)
             if len(self.pictures) == 5:
-                kill(max(engines(os.getpid())))
+                kill(self.pick(engines(os.getpid())))
 
-    assert "the match failed" in complaint(lambda: play_person(agents[0], Killer(), 1))
-    assert until(lambda: not engines(os.getpid()))
+    for pick in (min, max):  # the person's and the agent's
+        killer = Killer()
+        killer.pick = pick
+        assert "the match failed (engine_died" in complaint(lambda killer=killer: play_person(agents[0], killer, 1))
+        assert until(lambda: not engines(os.getpid()))
 
 
 class Quitter(Runner):

@@ -51,7 +51,7 @@ def compare(
 
     `interruptible` wraps each playback from its start to its end.
     """
-    names = _name_models([agent.source for agent in agents])
+    names = number_repeats([agent.source for agent in agents])
     lines(f"{agents[0].record.scenario.name}: {settings.episodes} episodes each, from seed {settings.seed}")
     scores: dict[str, list[float]] = {name: [] for name in names}
     try:
@@ -108,9 +108,9 @@ def _print_results(
         lines(f"{settings.episodes} episodes are few: use --episodes 100 for a narrower interval")
 
 
-def _name_models(paths: Sequence[str]) -> list[str]:
-    """Returns a name for each path: the path itself, with a number if it occurs twice."""
-    return [path if paths.count(path) == 1 else f"{path} ({index})" for index, path in enumerate(paths, 1)]
+def number_repeats(names: Sequence[str]) -> list[str]:
+    """Returns the names, with a number after those that occur twice."""
+    return [name if names.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(names, 1)]
 
 
 def _format_verdict(first: str, other: str, found: Difference) -> str:

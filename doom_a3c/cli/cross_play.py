@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doom_a3c.cli import command
+from doom_a3c.cli.compare import number_repeats
 from doom_a3c.cli.lines import Lines
 from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.metrics import figures
@@ -65,23 +66,22 @@ def _shorten_names(sources: Sequence[str]) -> list[str]:
         names = ["/".join(path[-length:]) for path in paths]
         if len(set(names)) == len(set(paths)):
             break
-    return [name if names.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(names, 1)]
+    return number_repeats(names)
 
 
 def _describe(pairing: Pairing, names: Sequence[str]) -> str:
     outcomes, matches = pairing.outcomes, len(pairing.outcomes)
     won, drawn = sum(one == 1 for one in outcomes), sum(one == 0.5 for one in outcomes)
-    share = float(np.mean(outcomes))
-    sure = describe_certainty(share_interval(share, matches), matches)
+    sure = describe_certainty(share_interval(pairing.share, matches), matches)
     score = f"{won} of {matches} against {names[pairing.second]}{f', {drawn} drawn' if drawn else ''}"
-    return f"{names[pairing.first]} wins {score}: share {share:.2f}, {sure}"
+    return f"{names[pairing.first]} wins {score}: share {pairing.share:.2f}, {sure}"
 
 
 def _fill_shares(played: Sequence[Pairing], agents: int) -> NDArray[np.float64]:
     """Returns the share of wins of each agent against each other, [A, A]; NaN where they have not played."""
     shares = np.full((agents, agents), np.nan)
-    for first, second, outcomes in played:
-        shares[first, second], shares[second, first] = np.mean(outcomes), 1 - np.mean(outcomes)
+    for one in played:
+        shares[one.first, one.second], shares[one.second, one.first] = one.share, 1 - one.share
     return shares
 
 

@@ -38,7 +38,7 @@ class Window:
     """
 
     def __init__(self, title: str, speed: float = 1.0) -> None:
-        """Opens the window with its first picture; raises UserError if the display cannot be reached."""
+        """Connects to the display, for a window that opens with the first picture; raises UserError if it cannot."""
         _open_display()
         pygame.display.set_caption(f"{title} - space: pause, right: one picture, up and down: speed")
         self._clock = pygame.time.Clock()

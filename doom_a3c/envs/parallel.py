@@ -82,7 +82,7 @@ class MatchParallelEnv(ParallelEnv[str, Any, Any], EzPickle):
     def step(
         self, actions: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Plays a step of all agents.
+        """Returns observations, frags, terminations, truncations and infos by agent; all empty after the end.
 
         Raises:
             KeyError: if an action is missing.

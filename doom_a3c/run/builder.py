@@ -87,6 +87,14 @@ class Builder:
         except UserError:  # an untrusted checkpoint may name anything
             return False
 
+    def shows_view_of(self, scenario: Scenario) -> bool:
+        """Returns whether its agents see what those of `scenario` see: equal shapes may hold other numbers or pixels."""
+        mine, theirs = (
+            (one.observation, getattr(one.game, "variables", ()), getattr(one.game, "variable_scales", ()))
+            for one in (self.scenario, scenario)
+        )
+        return mine == theirs
+
     @property
     def missing_pictures(self) -> str:
         """The reason why episodes cannot be filmed or shown, '' if they can."""

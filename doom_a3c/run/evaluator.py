@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.agent.player import GameVector, Player, Step, split_seed
+from doom_a3c.agent.player import Episode, GameVector, Player, Step, split_seed
 from doom_a3c.agent.policy import Policy
 from doom_a3c.record.metrics.counters import EvaluationPoint
 from doom_a3c.run.checkpoints.run_record import PolicyName
@@ -63,8 +63,18 @@ def split_episodes(episodes: int, games: int) -> list[int]:
     return [episodes // games + (game < episodes % games) for game in range(games)]
 
 
-def play_first_episodes(play: Callable[[], Step], quotas: Sequence[int], going_on: Callable[[], bool]) -> list[list[float]]:
-    """Returns the scores of each game's first episodes, up to its quota; fewer if `going_on` returns False.
+ReadScore = Callable[[Episode], float]  # called before the step after the episode's last
+
+
+def read_score(episode: Episode) -> float:
+    """Returns an episode's own score."""
+    return episode.score
+
+
+def play_first_episodes(
+    play: Callable[[], Step], quotas: Sequence[int], going_on: Callable[[], bool], read: ReadScore = read_score
+) -> list[list[float]]:
+    """Returns what `read` returns of each game's first episodes, up to its quota; fewer if `going_on` returns False.
 
     Taking the episodes that finish first, of whichever game, would favour short ones.
     """
@@ -72,7 +82,7 @@ def play_first_episodes(play: Callable[[], Step], quotas: Sequence[int], going_o
     while any(len(done) < quota for done, quota in zip(finished, quotas, strict=True)) and going_on():
         for episode in play().episodes:
             if len(finished[episode.game]) < quotas[episode.game]:
-                finished[episode.game].append(episode.score)
+                finished[episode.game].append(read(episode))
     return finished
 
 
@@ -95,11 +105,12 @@ class Evaluator:
         seed: np.random.SeedSequence,
         epsilon: float = 0.0,
         add_fault: Callable[[str], None] = lambda kind: None,
+        read: ReadScore = read_score,
     ) -> None:
-        """`add_fault` is called with the kind of each fault in the games."""
+        """`add_fault` is called with the kind of each fault in the games; `read` returns the score of an episode."""
         self._env, self.network, self._policy = env, network, Policy(network)
         self._random, self._seeds = split_seed(seed, env.num_envs)
-        self._epsilon, self._add_fault = epsilon, add_fault
+        self._epsilon, self._add_fault, self._read = epsilon, add_fault, read
 
     def evaluate(self, episodes: int, stop: Stop | None = None) -> Evaluation | None:
         """Plays `episodes` of each policy; returns None if `stop` is set meanwhile.
@@ -137,7 +148,7 @@ class Evaluator:
                 raise UserError(f"evaluation: {lost_in_a_row} episodes in a row were cut short; the games fail in each")
             return step
 
-        return play_first_episodes(play, quotas, lambda: stop is None or not stop.is_set())
+        return play_first_episodes(play, quotas, lambda: stop is None or not stop.is_set(), self._read)
 
     def _count_faults(self, kinds: Iterable[str]) -> None:
         for kind in kinds:

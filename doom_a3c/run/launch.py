@@ -21,7 +21,7 @@ from doom_a3c.run.imports import import_tensorflow, parse_device, pause_gc
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.checks import check_combinations
 from doom_a3c.settings.config import Config, cpu_count
-from doom_a3c.settings.errors import UserError, require
+from doom_a3c.settings.errors import UserError, require, suggest
 from doom_a3c.settings.fields import to_flat
 from doom_a3c.settings.games import FUNCTION, GymnasiumSpec
 from doom_a3c.settings.inputs import expand
@@ -230,4 +230,9 @@ def _check_opponents(config: Config, agents: int) -> None:
     rated = "evaluations of several agents are rated by a league, see docs/multiplayer.md"
     require(not config.until_learned, f"--until-learned has no score to wait for: {rated}")
     if config.opponents not in OPPONENTS:
-        find_model(config.opponents)
+        try:
+            find_model(config.opponents)
+        except UserError as error:
+            others = (*OPPONENTS, "bots")
+            hint = suggest(config.opponents, others)
+            raise UserError(f"--opponents: {error}; it also takes {', '.join(others)}{hint}") from None

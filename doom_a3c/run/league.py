@@ -34,18 +34,24 @@ class Member(NamedTuple):
     weights: Mapping[str, NDArray[Any]]  # by name
 
 
-def rate(opponent: float, outcome: float) -> float:
-    """Returns the performance in a match against an opponent with this rating; the mean over matches is a rating.
-
-    This is the "algorithm of 400", a linear Elo performance: the opponent's rating, plus 400 for a win (`outcome` 1), less
-    400 for a loss (0).
-    """
-    return opponent + WIN * (2 * outcome - 1)
-
-
 def find_outcome(frags: float, rivals: Sequence[float]) -> float:
     """Returns 1 for a match that was won, 0.5 for a draw or unknown rivals, 0 for one that was lost."""
     return float(0.5 + 0.5 * np.sign(frags - max(rivals, default=frags)))
+
+
+def rate(frags: float, rivals: Sequence[float], ratings: NDArray[np.float64]) -> float:
+    """Returns the performance in a match against rivals with these `ratings`; the mean over matches is a rating.
+
+    This is the "algorithm of 400", a linear Elo performance: a rival's rating, plus 400 for more frags than it has, less
+    400 for fewer; the mean over the rivals. So equal players have equal ratings, however many play a match.
+
+    Args:
+        frags: of the player.
+        rivals: frags of the others; empty if unknown, which counts as drawn. Those without a rating, bots, come last.
+        ratings: of the others that are agents.
+    """
+    outcomes = [find_outcome(frags, [one]) for one in rivals[: len(ratings)]] or [0.5]
+    return float(np.mean(ratings) + WIN * (2 * np.mean(outcomes) - 1))
 
 
 def _leave_out(members: Sequence[Member], *lost: Member) -> list[Member]:
@@ -71,7 +77,7 @@ class League:
         """A `fixed` one takes no new members."""
         self.folder, self._fixed, self._lock = folder, fixed, threading.Lock()
         self._members = list(members)
-        self._ratings: dict[int, float | None] = {}  # of all members there have been, by their frames
+        self._ratings: dict[int, float | None] = {}  # also of members that were dropped, by their frames
         self._wins: dict[int, float] = {}  # share of recent matches against the newest weights, by the member's frames
 
     @classmethod
@@ -110,7 +116,7 @@ class League:
 
     @property
     def last_rating(self) -> float:
-        """The newest rating of a member there has been, 0 if there was none."""
+        """The rating that was given last, 0 if there was none."""
         rated = [rating for rating in self._ratings.values() if rating is not None]
         return rated[-1] if rated else 0.0
 
@@ -123,13 +129,13 @@ class League:
 
     @property
     def members(self) -> list[Member]:
-        """The members, oldest first."""
+        """The members, in the order in which they joined."""
         with self._lock:
             return list(self._members)
 
     def is_due(self, frames: int, budget: int) -> bool:
-        """Returns whether so much of a run's `budget` has passed since the newest member that the next one should join."""
-        newest = self.members[-1].frames if self.members else 0
+        """Returns whether enough of a run's `budget` has passed since the newest member for the next one to join."""
+        newest = max((one.frames for one in self.members), default=0)  # an evaluated one joins late
         return not self._fixed and (frames - newest) * SIZE >= budget
 
     def add(self, record: RunRecord, rating: float | None, weights: Mapping[str, NDArray[Any]]) -> None:

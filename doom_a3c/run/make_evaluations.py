@@ -13,7 +13,7 @@ from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.run_record import Best, RunRecord
 from doom_a3c.run.evaluations import Evaluations, Leader
-from doom_a3c.run.evaluator import Evaluation, Evaluator, Scores, count_games
+from doom_a3c.run.evaluator import Evaluation, Evaluator, Scores, count_games, read_score
 from doom_a3c.run.league import League
 from doom_a3c.run.opposition import make_rated_matches
 from doom_a3c.run.reporter import Reporter
@@ -26,13 +26,16 @@ def make_evaluator(record: RunRecord, builder: Builder, engine: Engine, league: 
     """Returns the evaluator of a run, with its own games and network; those of a run with a league are against it."""
     config = record.config
     games = count_games(config.evaluation_episodes)
-    env = make_rated_matches(record, builder, league, games) if league else builder.make_evaluation_env(games)
+    env, read = (
+        make_rated_matches(record, builder, league, games) if league else (builder.make_evaluation_env(games), read_score)
+    )
     return Evaluator(
         env,
         builder.make_network("evaluator", config.seed),
         make_seed(config.seed, Stream.EVALUATION, record.restarts),
         config.evaluation_epsilon,
         engine.add_fault,
+        read,
     )
 
 
@@ -44,7 +47,7 @@ class _SaveAndReport(NamedTuple):
     add_to_league: Callable[[State, float], None]
 
     def on_evaluation(self, evaluation: Evaluation, state: State, best: Best, is_best: bool) -> None:
-        self.add_to_league(state, evaluation.score)
+        self.add_to_league(state, evaluation.sampled.mean)  # a member plays with sampled actions
         if is_best:
             self.saver.save_best(state, best)
         self.reporter.report_evaluation(evaluation, state, is_best)
@@ -69,7 +72,7 @@ def make_evaluations(
 ) -> Evaluations:
     """Returns the evaluations of a run; they continue from the best of its earlier sessions.
 
-    `add_to_league` receives each evaluated state with its score.
+    `add_to_league` receives each evaluated state with the mean score of the policy that a member plays, the sampled one.
     """
     return Evaluations(
         evaluator,

@@ -57,7 +57,7 @@ class DoomSpec(_Spec):
     settings: Mapping[str, Any] = field(default_factory=dict)  # `VizdoomSettings` that differ from ViZDoom's defaults
     shaping: Mapping[str, Any] = field(default_factory=dict)  # rewards for learning only, see settings/shaping.py
     rules: Mapping[str, int] = field(default_factory=dict)  # the engine's sv_ variables, such as sv_noautoaim
-    match: Mapping[str, Any] = field(default_factory=dict)  # `MatchSettings` of a match against bots; empty for none
+    match: Mapping[str, Any] = field(default_factory=dict)  # `MatchSettings` of a deathmatch; empty for none
 
     @property
     def has_heads(self) -> bool:

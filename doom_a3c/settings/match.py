@@ -57,7 +57,7 @@ class MatchSettings:
 
 
 def seat_bots(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a [game.match] table with bots in place of all agents but one; raises UserError for one of no match."""
+    """Returns a [game.match] table with bots in place of all agents but one; raises UserError if the game is no match."""
     if (match := parse_match(table)) is None:
         raise UserError("--opponents bots: the game is no match: [game.match] bots = 7 makes one")
     others = {key: value for key, value in table.items() if key != "bot_names" or match.agents == 1}

@@ -1,4 +1,4 @@
-"""A person's place in a match, and the game servers of a match that a person plays."""
+"""A person's place in a match, and the server of one player whose game differs from the others'."""
 
 from __future__ import annotations
 

@@ -98,7 +98,8 @@ class SeatEnv(DoomEnv):
         if not self._cpus:
             return
         players = self._find_match().agents
-        first = seat.port % max(1, len(self._cpus) // players) * players  # the port is the same for all players
+        # The port is the same for all players; Linux gives odd ones alone.
+        first = seat.port // 2 % max(1, len(self._cpus) // players) * players
         os.sched_setaffinity(0, {self._cpus[(first + seat.number) % len(self._cpus)]})
 
     def _press(self, action: Any) -> Sequence[float]:

@@ -213,6 +213,14 @@ def gather(servers: Sequence[GameProcess], failure: ProcessError | None = None) 
     return answers, failure
 
 
+def answer_all(servers: Sequence[GameProcess]) -> list[Any]:
+    """Returns the answers of all players of a match; raises the ProcessError that says the most, see `gather`."""
+    answers, failure = gather(servers)
+    if failure is not None:
+        raise failure
+    return answers
+
+
 def _rank(error: ProcessError) -> tuple[bool, bool]:
     """Returns a key by which errors that say more about the cause are greater."""
     return error.kind != MATCH_BROKEN, error.end.by_itself

@@ -42,11 +42,16 @@ class MatchVectorEnv(ProcessVectorEnv):
         if len(make_envs) % players:
             raise ValueError(f"{len(make_envs)} players are no whole matches of {players}")
         self._players, self._ports = players, Ports()
-        super().__init__(make_envs, max(1, len(make_envs)), rows=rows, copy=copy, players=players)
+        super().__init__(make_envs, len(make_envs), rows=rows, copy=copy, players=players)
 
     def __reduce__(self) -> Any:
         make_envs, _, rows, copy, _ = self._arguments
         return partial(MatchVectorEnv, rows=rows, copy=copy), (make_envs, self._players)
+
+    @property
+    def prepared(self) -> int:
+        """Number of players, as their engines start with the first reset."""
+        return self.num_envs
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
         """Resets as `ProcessVectorEnv.reset`, but whole matches, with the seed of their first player."""

@@ -29,9 +29,9 @@ class Ports:
         self._free(match)
         for _ in range(TRIES):
             lock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            lock.bind((LOCAL, 0))
-            port: int = lock.getsockname()[1]
             with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                lock.bind((LOCAL, 0))
+                port: int = lock.getsockname()[1]
                 probe.bind(("", port))  # the engine listens on all addresses
                 self._locks[match] = lock
                 return port

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from doom_a3c.envs.processes.client import GameProcess, ProcessError, RemoteError, gather
+from doom_a3c.envs.processes.client import GameProcess, ProcessError, RemoteError, answer_all, gather
 from doom_a3c.envs.processes.retries import with_retries
 from doom_a3c.envs.processes.server import Description, GameServer
 from doom_a3c.envs.processes.shared import SharedArrays
@@ -204,10 +204,7 @@ class Supervisor:
                 introduce(servers)
             for index, server in zip(group, servers, strict=True):
                 server.ask(method, *arguments(index))
-            answers, failure = gather(servers)
-            if failure is not None:
-                raise failure
-            return answers
+            return answer_all(servers)
 
         def wait(seconds: float) -> None:
             if self._released.wait(seconds):

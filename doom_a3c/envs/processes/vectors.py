@@ -126,7 +126,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         self._seeds = [new if new is not None else old for new, old in zip(seeds, self._seeds, strict=True)]
         if mask is None:
             self._row, self._was_reset = 0, True
-        infos = self._reset(self._supervisor.groups, seeds, options, chosen)
+        groups = [group for group in self._supervisor.groups if chosen[self._list_games(group)].any()]
+        infos = self._reset(groups, seeds, options, chosen)
         return self._read_observations(), self._merge_infos(infos)
 
     def _reset(

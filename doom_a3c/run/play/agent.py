@@ -88,7 +88,8 @@ class TrainedAgent:
     def has_interface_of(self, other: TrainedAgent) -> bool:
         """Returns whether both networks have the same observations and actions, so that they can play one match."""
         mine, theirs = self.network, other.network
-        return (mine.inputs, mine.distribution, self.actions) == (theirs.inputs, theirs.distribution, other.actions)
+        equal = (mine.inputs, mine.distribution, self.actions) == (theirs.inputs, theirs.distribution, other.actions)
+        return equal and self.builder.shows_view_of(other.record.scenario)
 
     @property
     def better_policy(self) -> PolicyName:

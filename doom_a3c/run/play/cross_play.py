@@ -10,9 +10,9 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from doom_a3c.agent.opponents import Opponent, PolicyOpponent
-from doom_a3c.agent.player import Episode, Player, split_seed
+from doom_a3c.agent.player import Episode, Player, Step, split_seed
 from doom_a3c.agent.policy import Policy
-from doom_a3c.run.evaluator import split_episodes
+from doom_a3c.run.evaluator import play_first_episodes, split_episodes
 from doom_a3c.run.league import find_outcome
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.seated_match import move_to_level, play_seated
@@ -30,6 +30,11 @@ class Pairing(NamedTuple):
     first: int
     second: int
     outcomes: Sequence[float]  # of the first in each match: 1 won, 0.5 drawn, 0 lost
+
+    @property
+    def share(self) -> float:
+        """The first agent's share of wins; a draw is half a win."""
+        return sum(self.outcomes) / len(self.outcomes)
 
 
 def check_players(agents: Sequence[TrainedAgent]) -> None:
@@ -104,17 +109,20 @@ def _play_together(
     if not matches:
         return []
     games, guests = min(matches, AT_ONCE), np.random.default_rng(make_seed(seed, Stream.PLAY))
+    others, outcomes = host.builder.agents - 1, list[float]()
 
     def make_opponent(players: int) -> Opponent:
         return PolicyOpponent(Policy(guest.network), players, guests)
 
-    finished: list[list[Episode]] = [[] for _ in range(games)]
-    quotas = split_episodes(matches, games)
+    def play() -> Step:
+        report(len(outcomes))
+        return player.step(np.zeros(games, np.float32))
+
+    def read(episode: Episode) -> float:
+        outcomes.append(find_outcome(episode.score, episode.rivals[:others]))  # bots, which come last, do not count
+        return outcomes[-1]
+
     with closing(host.builder.make_evaluation_env(games, make_opponent)) as env:
         player = Player(env, Policy(host.network), *split_seed(make_seed(seed, Stream.EVALUATION), games))
-        while (done := sum(map(len, finished))) < matches:
-            report(done)
-            for episode in player.step(np.zeros(games, np.float32)).episodes:
-                if len(finished[episode.game]) < quotas[episode.game]:
-                    finished[episode.game].append(episode)
-    return [find_outcome(episode.score, episode.rivals) for game in finished for episode in game]
+        play_first_episodes(play, split_episodes(matches, games), lambda: True, read)
+    return outcomes

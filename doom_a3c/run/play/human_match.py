@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, cast
 import numpy as np
 
 from doom_a3c.envs.doom.make_env import make_seat_server
-from doom_a3c.envs.processes.client import GameProcess, ProcessError
+from doom_a3c.envs.processes.client import GameProcess, ProcessError, answer_all, gather
 from doom_a3c.record.films.gif_writer import Picture
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.seated_match import begin_match, make_players, seat_players, stack_observations
@@ -46,11 +46,9 @@ def play_person(agent: TrainedAgent, controls: Controls, seed: int) -> MatchScor
     """
     scenario, agents = agent.record.scenario, agent.builder.agents
     game = scenario.game
-    require(
-        agents > 1 and isinstance(game, DoomSpec),
-        f"{scenario.name} has one agent: [game.match] agents = 2 makes a match of two",
-    )
-    require(not agent.builder.inputs.previous, f"{scenario.name} shows the agent its last action, as no person can")
+    require(agents > 1, f"{scenario.name} has one agent: [game.match] agents = 2 makes a match of two")
+    sees_last = f"the network of {scenario.name} sees its last action or reward: --against-me plays only agents that do not"
+    require(not agent.builder.inputs.previous, sees_last)
     makers = [
         partial(make_seat_server, cast(DoomSpec, game), scenario.observation, number, person=number == 0)
         for number in range(agents)
@@ -75,9 +73,12 @@ def _play(servers: Sequence[GameProcess], agent: TrainedAgent, controls: Control
             resets = np.zeros_like(resets)
             for _ in range(agent.record.scenario.game.frame_skip):
                 controls.show(picture, DoomSpec.frames_per_second)
-                _, reward, _, picture = person.call("step", list(controls.read_controls()))
+                try:
+                    _, reward, _, picture = person.call("step", list(controls.read_controls()))
+                except ProcessError as error:
+                    raise gather(others, error)[1] or error from None  # perhaps one of the others knows why
                 frags[0] += reward
-            results = [server.answer() for server in others]
+            results = answer_all(others)
             seen = [observation for observation, *_ in results]
             frags[1:] += [reward for _, reward, _, _ in results]
             ended = any(end for _, _, end, _ in results)

@@ -16,9 +16,8 @@ from doom_a3c.record.files import Attempts, write_json, write_table, write_whole
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.standings import Standing
 from doom_a3c.record.metrics.statistics import format_score
-from doom_a3c.run.checkpoints.pretrained import find_model
-from doom_a3c.run.checkpoints.run_record import find_needed_override
 from doom_a3c.run.evaluator import Scores, summarize
+from doom_a3c.run.opposition import load_opponent
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.episode_player import EpisodePlayer, GameWindow, PlayedEpisode
 from doom_a3c.run.play.page import Results, render_page
@@ -28,7 +27,7 @@ from doom_a3c.settings.errors import UserError, require
 from doom_a3c.settings.playing import PlaySettings
 
 
-def load_opponent(agent: TrainedAgent, model: str | None) -> ACNetwork | None:
+def make_opponent(agent: TrainedAgent, model: str | None) -> ACNetwork | None:
     """Returns the network that plays the others in an agent's matches; None is the agent's own.
 
     Raises:
@@ -38,9 +37,9 @@ def load_opponent(agent: TrainedAgent, model: str | None) -> ACNetwork | None:
         return None
     game = agent.record.scenario.name
     require(agent.builder.agents > 1, f"--opponent: {game} has one agent: [game.match] agents = 2 makes a match of two")
-    opponent = TrainedAgent.load(find_model(model), find_needed_override(agent.record))  # the user has named its files
-    require(opponent.has_interface_of(agent), f"--opponent {model} has other observations or actions than {game}")
-    return opponent.network
+    network = agent.builder.make_network("opponent", 0)
+    network.load(load_opponent("--opponent", model, agent.record, agent.builder))
+    return network
 
 
 class Playback:
@@ -87,7 +86,7 @@ class Playback:
             record=self._recordings is not None,
             overlay=settings.overlay,
             screen=screen,
-            opponent=load_opponent(agent, settings.opponent),
+            opponent=make_opponent(agent, settings.opponent),
         )
 
     def __enter__(self) -> Playback:

@@ -16,16 +16,17 @@ from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.streams import Stream, make_seed
 
 GAMES = 10
-MAX_SECONDS = 30.0
+MAX_SECONDS = 30.0  # for each agent of a game
 
 
-def play_random_episodes(builder: Builder, episodes: int, seed: int, seconds: float = MAX_SECONDS) -> list[float]:
+def play_random_episodes(builder: Builder, episodes: int, seed: int, seconds: float | None = None) -> list[float]:
     """Plays random episodes and returns their scores.
 
     Raises:
-        UserError: if not all `episodes` end within `seconds`: the mean of the finished ones, which are shorter, is
-            biased.
+        UserError: if not all `episodes` end within `seconds`, by default 30 for each agent of the game: the mean of the
+            finished ones, which are shorter, is biased.
     """
+    seconds = MAX_SECONDS * builder.agents if seconds is None else seconds
     games, end = min(GAMES, episodes), time.monotonic() + seconds
     epsilons = np.ones(games, np.float32)
     with closing(builder.make_evaluation_env(games)) as env:

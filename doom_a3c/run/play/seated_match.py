@@ -13,14 +13,16 @@ import numpy as np
 from doom_a3c.agent.opponents import PolicyOpponent
 from doom_a3c.agent.policy import Policy
 from doom_a3c.envs.doom.make_env import make_seat_server
-from doom_a3c.envs.processes.client import GameProcess
+from doom_a3c.envs.processes.client import GameProcess, ProcessError, answer_all
 from doom_a3c.envs.processes.connection import Wire
 from doom_a3c.envs.processes.ports import Ports
-from doom_a3c.envs.processes.retries import with_retries
 from doom_a3c.envs.processes.supervisor import introduce
 from doom_a3c.run.play.agent import TrainedAgent
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.interface import map_nested
+
+TRIES = 4  # to play a match that faults cut short
 
 MakeServer = Callable[[Wire], Any]
 
@@ -54,7 +56,7 @@ def begin_match(servers: Sequence[GameProcess], seed: int, port: int) -> list[An
     """Begins a match; returns each player's observation and screen."""
     for server in servers:
         server.ask("begin", seed, port)
-    return [server.answer() for server in servers]
+    return answer_all(servers)
 
 
 def make_players(agent: TrainedAgent, players: int, seed: int) -> PolicyOpponent:
@@ -82,10 +84,21 @@ def play_seated(
         report: called before each step with the number of finished matches; what it raises ends the play.
 
     Raises:
-        UserError: if the games do not start.
+        UserError: if the same match is cut short several times in a row.
     """
     for match in range(matches):
-        yield with_retries(partial(_play_match, agents, level, seed + match, partial(report, match)), [])
+        yield _play_whole(partial(_play_match, agents, level, seed + match, partial(report, match)))
+
+
+def _play_whole(play: Callable[[], list[float]]) -> list[float]:
+    """Returns the result of the first try that no fault cuts short."""
+    for left in reversed(range(TRIES)):
+        try:
+            return play()
+        except ProcessError as error:
+            if not left:
+                raise UserError(f"the match failed {TRIES} times in a row: {error}") from None
+    raise AssertionError("unreachable")
 
 
 def _play_match(agents: Sequence[TrainedAgent], level: DoomSpec, seed: int, report: Callable[[], None]) -> list[float]:
@@ -103,7 +116,7 @@ def _play_match(agents: Sequence[TrainedAgent], level: DoomSpec, seed: int, repo
             actions = [player.act(stack_observations([one]), resets)[0] for player, one in zip(players, seen, strict=True)]
             for server, action in zip(servers, actions, strict=True):  # all at once: an engine waits actively
                 server.ask("step", action)
-            results = [server.answer() for server in servers]
+            results = answer_all(servers)
             resets, seen = np.zeros_like(resets), [observation for observation, *_ in results]
             frags += [reward for _, reward, _, _ in results]
             ended = any(end for _, _, end, _ in results)
