@@ -3,7 +3,7 @@
 import signal
 import sys
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C in the midst of the imports just ends the program
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports just ends the program
 
 from doom_a3c.cli import command  # noqa: E402  # so the line above comes first
 

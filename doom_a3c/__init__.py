@@ -6,8 +6,8 @@
     agent.play("result", episodes=3)
     agent = dc.load(agent.source)
 
-This import loads next to nothing: TensorFlow comes with the first use of a name below. It has every scenario in Gymnasium's
-registry, as `doom_a3c/Basic-v0` and so on.
+Importing this package loads next to nothing: TensorFlow is loaded on the first use of a name below. The import also
+registers every scenario with Gymnasium, as `doom_a3c/Basic-v0` and so on.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-with contextlib.suppress(ModuleNotFoundError):  # of Gymnasium: the command lines say what is not installed
+with contextlib.suppress(ModuleNotFoundError):  # Gymnasium is missing: the command lines say how to install it
     from doom_a3c.envs.registry import register_all
 
     register_all()

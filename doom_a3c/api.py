@@ -175,7 +175,7 @@ def resume(
 ) -> Agent:
     """Resumes a run, given its folder, such as `agent.folder`, or its name, with a larger budget; otherwise as `train`.
 
-    `env`, or the settings `scenario` and `wad`, repeat a game that the checkpoint does not name.
+    `env`, or the settings `scenario` and `wad`, must be given again for a game that the checkpoint does not name.
     """
     hooks = _Hooks(callback, on_evaluation, on_checkpoint, progress).check()
     settings = {name: fspath(value) if isinstance(value, PathLike) else value for name, value in settings.items()}

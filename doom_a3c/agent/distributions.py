@@ -1,6 +1,6 @@
 """Distributions over actions, parametrised by the policy head, for playing and learning.
 
-Playing uses NumPy, learning TensorFlow in a graph. `joint_actions` has those of other spaces than Discrete.
+Playing uses NumPy, learning uses TensorFlow in a graph. `joint_actions` covers spaces other than Discrete.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Distribution(Protocol):
 
     @property
     def free(self) -> int:
-        """The number of parameters, the last ones, that no observation changes; `FREE_START` in a new network."""
+        """How many parameters, the last ones, do not depend on the observation; they start at `FREE_START`."""
 
     @property
     def action_shape(self) -> tuple[int, ...]:
@@ -81,7 +81,7 @@ class Distribution(Protocol):
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of A actions, with the probabilities softmax(logits); `masked` where the game forbids some of them at times."""
+    """One of A actions, with the probabilities softmax(logits); `masked` if the game sometimes forbids some of them."""
 
     size: int  # A
     masked: bool = False
@@ -138,7 +138,7 @@ class Categorical:
         return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1)
 
     def kl_from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
-        """Returns KL(uniform || pi) of the allowed actions in nats, [N]; its gradient, pi - 1/A, is not 0 where pi is."""
+        """Returns KL(uniform || pi) of the allowed actions in nats, [N]; where pi is 0, its gradient, pi - 1/A, is not."""
         log_probs = tf.nn.log_softmax(logits)
         if not self.masked:
             return -tf.reduce_mean(log_probs, axis=-1) - math.log(self.size)
@@ -167,8 +167,8 @@ def explore(
         greedy: whether the policy takes its likeliest action instead of sampling, one bool or bools [B].
 
     Returns:
-        Actions [B, ...], and the logarithms of their probabilities (1 - epsilon) pi(a) + epsilon u(a), [B], u the uniform
-        policy; greedy actions have them as if they were sampled.
+        Actions [B, ...], and the logarithms of their probabilities (1 - epsilon) pi(a) + epsilon u(a), [B], with u the
+        uniform policy. Greedy actions get the probability that sampling would give them.
     """
     actions = distribution.sample(logits, random)
     likeliest = np.broadcast_to(greedy, len(logits))
@@ -179,7 +179,7 @@ def explore(
         actions[uniform] = distribution.sample_uniform(logits[uniform], random)
     chosen = distribution.log_prob_np(logits, actions)
     if epsilons.any():
-        # Probabilities of many choices and densities of many numbers do not fit in a float.
+        # In logarithms: the probability of many choices, or the density of many numbers, does not fit in a float.
         with np.errstate(divide="ignore"):  # of epsilons 0 and 1
             shares = np.log1p(-epsilons.astype(np.float64)), np.log(epsilons.astype(np.float64))
         chosen = np.logaddexp(shares[0] + chosen, shares[1] + distribution.uniform_log_prob(logits, actions))

@@ -8,7 +8,7 @@ from gymnasium.vector import VectorWrapper
 
 
 class GamesWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
-    """A wrapper that also has the methods that this project's vectors have besides Gymnasium's, such as `release`."""
+    """A wrapper that passes on the methods that this project's vectors add to Gymnasium's, such as `release`."""
 
     def __getattr__(self, name: str) -> Any:
         """Returns the attribute of the wrapped vector."""

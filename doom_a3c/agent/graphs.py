@@ -32,7 +32,7 @@ class Graph:
         self._compiled: dict[tuple[Any, ...], Any] = {}  # by shapes; shared by the graphs that `bind` returns
 
     def bind(self, variables: Sequence[tf.Variable]) -> Graph:
-        """Returns the same function on other variables, in the order of its own; both share their compiled code.
+        """Returns the same function on other variables, in the order of its own; the two share compiled code.
 
         Raises:
             ValueError: if a shape or a type differs from the function's own variables.
@@ -51,7 +51,7 @@ class Graph:
             self._compiled[key] = self._compile(inputs)
         concrete, places, dtypes = self._compiled[key]
         handles = [self._variables[place].handle for place in places]
-        # As a single operation the caller's thread runs it, kernel by kernel.
+        # A single operation runs in the caller's thread, kernel by kernel.
         outputs = tf.raw_ops.StatefulPartitionedCall(args=values + handles, Tout=dtypes, f=concrete)
         return tf.nest.pack_sequence_as(concrete.structured_outputs, outputs) if dtypes else None
 

@@ -14,7 +14,7 @@ Observations: TypeAlias = NDArray[Any] | tf.Tensor | Mapping[str, NDArray[Any] |
 
 
 class Inputs(NamedTuple):
-    """Shapes of the network's inputs: the parts of an observation. Several parts make a dict of their names."""
+    """Shapes of the network's inputs: the parts of an observation, which is a dict with these names if it has several."""
 
     pixels: tuple[int, int, int] | None  # height, width, channels of uint8 pixels; None without pixels
     variables: int  # number of float32 variables; 0 without variables
@@ -41,7 +41,7 @@ class Inputs(NamedTuple):
         return next(iter(parts.values())) if len(self.parts) == 1 else dict(parts)
 
     def make_zeros(self, batch: int) -> Observations:
-        """Returns observations of zeros that allow all actions, [batch, ...]."""
+        """Returns all-zero observations, [batch, ...], whose masks allow every action."""
         zeros = {name: np.zeros((batch, *shape), dtype) for name, (shape, dtype) in self.parts.items()}
         if self.mask:
             zeros["mask"][:] = 1

@@ -17,17 +17,17 @@ from doom_a3c.agent.distributions import Actions, Array, Categorical, Distributi
 from doom_a3c.settings.actions import MixedBox, list_choice_sizes
 from doom_a3c.settings.errors import UserError
 
-MIN_DEVIATION = 0.02  # of a Gaussian, in half widths of the range of actions: exploration never ends
+MIN_DEVIATION = 0.02  # of a Gaussian, in half widths of the range of actions, so that exploration never ends
 _LOG_TWO_PI = math.log(2 * math.pi)
-_FAR = 40.0  # deviations, beyond which a normal number never is
+_FAR = 40.0  # deviations; no normal number lies farther out
 
 
 @dataclass(frozen=True)
 class Gaussian:
-    """D independent normal numbers, for actions in [-1, 1]^D: the game clips them, the densities do not know the bounds.
+    """D independent normal numbers, for actions in [-1, 1]^D: the game clips them; the densities ignore the bounds.
 
-    The parameters are D means from the observation, and D numbers rho that do not depend on it: the deviations are
-    `MIN_DEVIATION` + exp(rho): unlike a hard floor, this keeps a gradient everywhere.
+    The parameters are D means that depend on the observation, and D numbers rho that do not. The deviations are
+    `MIN_DEVIATION` + exp(rho), which, unlike a hard floor, has a gradient everywhere.
     """
 
     numbers: int  # D
@@ -63,13 +63,13 @@ class Gaussian:
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:
         means, deviations = self._split(logits)
         draws = means + deviations * random.standard_normal(means.shape, np.float32)
-        return np.nan_to_num(draws)  # games must not see the NaN of broken weights, which end the run
+        return np.nan_to_num(draws)  # games must not see NaN; the broken weights that cause it end the run
 
     def mode(self, logits: Array) -> Actions:
         """Returns the mean of the actions as the game plays them, clipped to [-1, 1].
 
-        The mean before clipping plays another game: CarRacing's brake with mean -1.04 and deviation 0.42 is half open on
-        average, though its mean is none. With that, a driver of 818 points with samples had 492.
+        The mean before clipping would play differently: CarRacing's brake with mean -1.04 and deviation 0.42 is on in 46%
+        of the samples, but never at the mean. A driver that scored 818 with samples scored 492 with unclipped means.
         """
         means, deviations = self._split(logits)
         low, high = (np.clip((bound - means) / deviations, -_FAR, _FAR) for bound in (-1, 1))
@@ -122,7 +122,7 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class Joint:
-    """Independent parts, drawn together: [B, K] actions, a column for each choice, then those of the numbers.
+    """Independent parts, drawn together: actions are [B, K], with a column for each choice, then one for each number.
 
     Log-probabilities, entropies and KL divergences are the sums of the parts'. Only the last part may have parameters that
     do not depend on the observation.
@@ -221,7 +221,7 @@ class Joint:
 
 
 def find_distribution(space: Space[Any], masked: bool = False) -> Distribution:
-    """Returns the distribution over the actions of a space, whose choices the game may forbid at times if it is `masked`.
+    """Returns the distribution over the actions of a space; `masked` if the game may sometimes forbid some choices.
 
     Raises:
         UserError: if no distribution supports this kind of space.

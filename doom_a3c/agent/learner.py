@@ -85,7 +85,7 @@ class Gradients(NamedTuple):
 
     gradients: Sequence[tf.Tensor]
     metrics: LearnerMetrics
-    finite: bool  # whether the loss and all gradients are finite; others must not be applied
+    finite: bool  # whether the loss and all gradients are finite; if not, they must not be applied
     change: PolicyChange = PolicyChange(0.0, 0.0, 0.0)
     fits: Sequence[tf.Tensor] = ()  # by batch, [2, N]: the returns, and their differences from the values
 
@@ -106,7 +106,7 @@ class Learner:
     """
 
     def __init__(self, network: ACNetwork, config: Config, index: int) -> None:
-        """`index` distinguishes the learners of a run: each deals minibatches in an order of its own."""
+        """`index` distinguishes the learners of a run: each deals minibatches in its own order."""
         self._network, self._config, self._estimator = network, config, make_estimator(config)
         self._random = np.random.default_rng(make_seed(config.seed, Stream.MINIBATCHES, index, 0))
         self._whole = network.compile(("clipped gradients", config), self._compute_clipped)
@@ -121,7 +121,7 @@ class Learner:
         apply: Callable[[Gradients, bool], bool],
         pull: Callable[[], None],
     ) -> Update | None:
-        """Makes all updates from `batches`: the first at the network's current weights, each further one at the newest.
+        """Makes all updates from `batches`: the first at the network's current weights, each later one at the newest.
 
         Args:
             batches: prepared rollouts.
@@ -175,8 +175,8 @@ class Learner:
     def deal_minibatches(self, batches: Sequence[Batch]) -> Iterator[tuple[Sequence[Batch], bool]]:
         """Yields the minibatches of each update from `batches`, and whether it is the last update.
 
-        Each epoch shuffles the sequences of each batch and deals them to the minibatches. Without a recurrent core each
-        step is a sequence of its own, except for V-trace, which needs whole rollouts.
+        Each epoch shuffles the sequences of each batch and deals them to the minibatches. Without a recurrent core, every
+        single step is a sequence, except for V-trace, which needs whole rollouts.
         """
         parts, left = self._config.minibatch_count, self._config.updates_per_rollout
         while left > 0:
@@ -188,9 +188,9 @@ class Learner:
     def compute_gradients(self, batches: Sequence[Batch], frames: int) -> Gradients:
         """Returns the clipped gradients of the mean loss over all steps of `batches`, computed batch by batch.
 
-        `frames`, played by the run, is the time of the schedules.
+        `frames`, the number played by the run, is the point reached in the schedules.
         """
-        # An array, because TensorFlow caches every Python number that it converts to a tensor, forever.
+        # An array, because TensorFlow caches forever every Python number that it converts to a tensor.
         entropy_cost = np.asarray(self._config.entropy_cost.at(frames, self._config.frames), np.float32)
         if len(batches) == 1:
             combined, measures, *fits = self._whole(*batches[0], entropy_cost)
@@ -243,7 +243,7 @@ class Learner:
         return tape.gradient(loss.total, network.parameters), tf.stack([*loss, *change]), fit
 
     def _weigh(self, targets: WeightedTargets, log_ratios: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor]:
-        """Returns the weights of log pi in the policy loss, [T, B]; for several updates PPO's loss and clip fraction."""
+        """Returns the weights of log pi in the policy loss, [T, B], and PPO's loss and clip fraction if it clips."""
         advantages = normalize(targets.advantages) if self._config.normalize_advantages else targets.advantages
         weighted = targets.weights * advantages
         if (clip_range := self._estimator.clip_range) is None:

@@ -51,7 +51,7 @@ class SharedNetwork:
             return np.asarray(self._flat()), self.version
 
     def replace(self, weights: Vector, version: int) -> None:
-        """Replaces the weights by a vector that `read_weights` of a network of the same shape returned."""
+        """Replaces the weights with a vector from `read_weights` of a network of the same shape."""
         with self._lock:
             self._replace(weights)
             self.version = version
@@ -68,7 +68,7 @@ class GlobalModel(SharedNetwork):
     def __init__(self, network: ACNetwork, optimizer: Optimizer) -> None:
         """`optimizer` must update the parameters of `network`."""
         super().__init__(network)
-        self.updates = 0  # of the run; unlike `version` without roll-backs
+        self.updates = 0  # of the run; unlike `version`, it does not count roll-backs
         self.halvings = 0  # of the learning rate, one per roll-back in this game
         self.reward_stats = RewardStats()
         self._optimizer = optimizer
@@ -78,7 +78,7 @@ class GlobalModel(SharedNetwork):
 
     @property
     def rate_share(self) -> float:
-        """The factor of the learning rate after all roll-backs."""
+        """The factor by which roll-backs have reduced the learning rate."""
         return 0.5 ** min(self.halvings, MAX_HALVINGS)
 
     def apply(self, gradients: Sequence[tf.Tensor], learning_rate: float, version: int | None = None) -> int | None:
@@ -95,7 +95,7 @@ class GlobalModel(SharedNetwork):
         with self._lock:
             if version is not None and version < self.since:
                 return None
-            # An array, because TensorFlow caches every Python number that it converts to a tensor, forever.
+            # An array, because TensorFlow caches forever every Python number that it converts to a tensor.
             self._compiled_apply(list(gradients), np.asarray(learning_rate * self.rate_share, np.float32))
             self.version += 1
             self.updates += 1

@@ -104,7 +104,7 @@ class _Torso:
         return features
 
     def _absorb_scaling(self, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Folds the centring and scaling of the pixels into the first layer's weights: saves a pass over the pixels."""
+        """Folds the centring and scaling of the pixels into the first layer's weights, saving a pass over the pixels."""
         kernel = kernel / self._spec.pixel_scale
         return kernel, bias - self._spec.pixel_mean * tf.reduce_sum(tf.cast(kernel, bias.dtype), axis=(0, 1, 2))
 
@@ -143,7 +143,7 @@ class ACNetwork:
         self.version = 0  # of the weights; set by the code that assigns them
         prefixes = ("",) if spec.shared else ("actor/", "critic/")
         if precision == "auto" and inputs.pixels is None:
-            precision = "float32"  # small matrices: rounding gains nothing, and CartPole was not learned with it
+            precision = "float32"  # small matrices: rounding gains nothing, and kept CartPole from being learned
         self._dtype = choose_matrix_type(precision)
         make = Parameters(seed, self._dtype)
         self._torsos = [_Torso(spec, inputs, make, prefix) for prefix in prefixes]
@@ -251,8 +251,8 @@ class ACNetwork:
 def _convolve(maps: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, stride: int) -> tf.Tensor:
     """Convolves maps [N, H, W, C] to [N, H', W', F], without padding.
 
-    If the stride divides both widths, it folds the columns of one stride into channels: that moves nothing in memory, and
-    more channels with a stride of 1 along the rows suit the vector units of a CPU.
+    If the stride divides the widths of maps and kernel, folds every `stride` columns into channels. That moves nothing in
+    memory, and a CPU's vector units prefer more channels with a stride of 1 along the rows.
     """
     strides = [stride, stride]
     if maps.shape[2] % stride == 0 and kernel.shape[1] % stride == 0:

@@ -33,13 +33,13 @@ class Opponent(Protocol):
     def note(self, frags: Rewards, ended: Bools, rivals: Sequence[Sequence[float] | None]) -> None:
         """Takes the players' frags in the last step, [K], whether it ended their matches, and their rivals' final frags.
 
-        An opponent that does not care ignores them.
+        Does nothing unless overridden.
         """
-        return  # not abstract
+        return  # a default, not an abstract method
 
 
 class PolicyOpponent(Opponent):
-    """An opponent with the actions of a policy, which it samples."""
+    """An opponent that samples its actions from a policy."""
 
     def __init__(self, policy: Decider, players: int, random: np.random.Generator, epsilon: float = 0.0) -> None:
         """`epsilon` is the probability of a random action."""
@@ -58,7 +58,7 @@ class OpposedGames(GamesWrapper):
     """A vector of matches of which only some players are shown, each as a game; an opponent plays the others."""
 
     def __init__(self, env: GameVector, shown: Sequence[int], opponent: Opponent) -> None:
-        """`shown` has the indices of the shown players, in order: the first player of each match among them."""
+        """`shown` has the indices of the shown players, in order; the first player of each match must be one of them."""
         super().__init__(env)
         self._shown = np.array(shown)
         self._hidden = np.setdiff1d(np.arange(env.num_envs), self._shown)
@@ -108,6 +108,6 @@ class OpposedGames(GamesWrapper):
         return {key: self._select(value) if isinstance(value, dict) else value[self._shown] for key, value in infos.items()}
 
     def _read_history(self, steps: int) -> Any:
-        """Returns the observations before and after the last `steps` steps, [steps + 1, B, ...]; see the games' own."""
+        """Returns the observations before and after the last `steps` steps, [steps + 1, B, ...], as the games' own does."""
         kept: NDArray[Any] | dict[str, NDArray[Any]] = self.env.history(steps)  # type: ignore[attr-defined]
         return map_nested(lambda array: array[:, self._shown], kept)

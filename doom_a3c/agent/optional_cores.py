@@ -57,9 +57,9 @@ class MinGRU:
         k_t = sigmoid(W_k x_t + b_k + d);  h_t = k_t h_{t-1} + (1 - k_t) (W_c x_t + b_c);  y_t = elu(W_h h_t + W_x x_t + b)
 
     Gate and candidate depend on the input alone, not on the state, so that all steps of a rollout are computed at once, by
-    a parallel scan. The paper's update gate is 1 - k_t. The constants d give the cells time scales from 2 to 128 steps at
-    first (chrono initialisation, Tallec & Ollivier 2018, arXiv:1804.11188): differences of fast and slow cells are speeds.
-    Without the output layer a policy would be linear in what is remembered. Its state is h, [B, size].
+    a parallel scan. The paper's update gate is 1 - k_t. The constants d start the cells with time scales from 2 to 128
+    steps (chrono initialisation, Tallec & Ollivier 2018, arXiv:1804.11188): a fast cell minus a slow one measures speed.
+    Without the output layer, a policy would be linear in h, which is the core's state, [B, size].
     """
 
     def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:

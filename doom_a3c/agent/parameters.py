@@ -29,8 +29,8 @@ class Parameters:
     def matrix(self, name: str, shape: tuple[int, ...], fan: float, dtype: tf.DType | None = None) -> Matrix:
         """Makes uniform weights of variance 2 / fan.
 
-        A fan of the number of inputs gives He's initialisation, one of inputs + outputs Glorot's. Products are computed in
-        `dtype`, by default the type of the large matrices.
+        If `fan` is the number of inputs, this is He's initialisation; if inputs + outputs, Glorot's. Products are computed
+        in `dtype`, by default the type of the large matrices.
         """
         limit = np.sqrt(6.0 / fan)
         weights = self._make_variable(self._random.uniform(-limit, limit, shape), name)

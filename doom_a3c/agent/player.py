@@ -103,7 +103,7 @@ class Player:
         self.resets = np.ones(batch, np.float32)
         self._scores, self._shaped, self._value_sums = np.zeros(batch), np.zeros(batch), np.zeros(batch)
         self._lengths = np.zeros(batch, np.int64)
-        # Returns the episodes that enter means from a step on; in training `StartOrder`.
+        # Chooses the episodes that means include once this step has been played; in training, a `StartOrder`.
         self.choose_counted: Callable[[Step], Sequence[Episode]] = lambda step: step.episodes
 
     @classmethod

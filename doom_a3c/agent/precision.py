@@ -1,4 +1,4 @@
-"""The number type of large matrix products: bfloat16 is faster on CPUs that have fast products of it."""
+"""The number type of large matrix products: bfloat16 is faster on CPUs with hardware for it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import tensorflow as tf
 
 from doom_a3c.settings.errors import UserError
 
-Gradient = Callable[[tf.Tensor], tf.Tensor | tuple[tf.Tensor, tf.Tensor]]  # by the inputs, from that by the output
+Gradient = Callable[[tf.Tensor], tf.Tensor | tuple[tf.Tensor, tf.Tensor]]  # from the output's gradient to the inputs'
 
 
 def choose_matrix_type(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> tf.DType:
     """Returns the type for 'float32', 'bfloat16' or 'auto', which is bfloat16 where its products are fast.
 
-    They are with AMX, and AVX512 on AMD's CPUs; on Intel's, conversions cost more than they save.
+    They are fast with AMX, and with AVX512 on AMD's CPUs; with AVX512 on Intel's, conversions cost more than they save.
     """
     if precision != "auto":
         return tf.as_dtype(precision)
@@ -30,7 +30,7 @@ def _has_onednn() -> bool:
 
 
 def check_can_learn(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> None:
-    """Raises UserError if this machine would compute wrong gradients in bfloat16, by 4 to 16 per cent in convolutions.
+    """Raises UserError if this machine's bfloat16 gradients would be wrong, by 4 to 16 per cent in convolutions.
 
     Only oneDNN's kernels accumulate in float32, and they need a CPU with AVX512.
     """

@@ -29,24 +29,24 @@ class PreviousEncoder:
 
     @property
     def size(self) -> int:
-        """The count of numbers, 0 if the network sees neither."""
+        """How many numbers describe a step, 0 if the network sees neither action nor reward."""
         return self._with_action * self._distribution.code_size + self._with_reward
 
     def encode(self, actions: Actions, rewards: Rewards, bonuses: Rewards, sums: RunningMoments) -> Array:
-        """Returns the numbers of a step, [B, size]: the code of the action, and the reward as learned from.
+        """Returns the numbers of a step, [B, size]: the code of the action, and the reward as scaled for learning.
 
         Args:
             actions: of the step, [B, ...].
             rewards: the games' own, [B].
             bonuses: shaping rewards, [B].
-            sums: the statistics that normalize rewards. In training they do not have the running rollout yet, from which
-                on its own rewards are normalized too.
+            sums: the statistics that normalize rewards. In training they do not include the running rollout yet, although
+                they will when that rollout's rewards are normalized for learning.
         """
         parts = [np.zeros((len(actions), 0), np.float32)]
         if self._with_action:
             parts.append(self._distribution.encode(actions))
         if self._with_reward:
-            usable = np.abs(rewards + bonuses) <= MAX_OBSERVED  # the others cannot be learned from, and are seen as 0
+            usable = np.abs(rewards + bonuses) <= MAX_OBSERVED  # others cannot be learned from; the network sees 0
             seen = self._scale.scale(np.where(usable, rewards, 0.0), np.where(usable, bonuses, 0.0), sums)
             parts.append(seen[:, None])
         return np.concatenate(parts, axis=1)
@@ -55,7 +55,7 @@ class PreviousEncoder:
 class PreviousSteps(GamesWrapper):
     """Adds the previous step's numbers to the observations of games, as `previous`: zeros where an episode starts.
 
-    The final observation of an episode has those of its last step.
+    The final observation of an episode carries the numbers of its last step.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class PreviousSteps(GamesWrapper):
         get_sums: Callable[[], RunningMoments],
         rows: int = 1,
     ) -> None:
-        """`get_sums` returns the statistics that normalize rewards; `rows` as for the `history` of `env`."""
+        """`get_sums` returns the statistics that normalize rewards; `history` can return up to `rows` observations."""
         super().__init__(env)
         self._seen, self._encoder, self._get_sums = inputs._replace(previous=0), encoder, get_sums
         self._kept: deque[Array] = deque([np.zeros((env.num_envs, encoder.size), np.float32)], maxlen=rows)
@@ -85,7 +85,7 @@ class PreviousSteps(GamesWrapper):
         return self._join(observations, self._kept[-1]), infos
 
     def _begin_again(self) -> tuple[Any, dict[str, Any]]:
-        """Restarts the first game at the start of an episode, where its numbers are zeros already."""
+        """Restarts the first game, which is at the start of an episode: its numbers are zero already."""
         observations, infos = self.env.begin_again()  # type: ignore[attr-defined]  # a method of Atari's vectors
         return self._join(observations, self._kept[-1]), infos
 
@@ -103,7 +103,7 @@ class PreviousSteps(GamesWrapper):
         return self._join(observations, self._kept[-1]), rewards, terminated, truncated, infos
 
     def _read_history(self, steps: int) -> Observations:
-        """Returns the observations before and after the last `steps` steps, [steps + 1, B, ...]; see the games' own."""
+        """Returns the observations before and after the last `steps` steps, [steps + 1, B, ...], as the games' own does."""
         kept = self.env.history(steps)  # type: ignore[attr-defined]  # of games in processes
         return self._join(kept, np.stack(list(self._kept)[-steps - 1 :]))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RewardScale(NamedTuple):
-    """A scale of rewards: multiplied by a factor, or normalized; then clipped."""
+    """How rewards are scaled: multiplied by a factor, or normalized; then clipped."""
 
     factor: float = 1.0
     limit: float | None = None  # rewards are clipped to [-limit, limit]; None does not clip
@@ -52,7 +52,7 @@ class RewardStats:
             self.now = self.now.merge(sums)
 
     def replace(self, sums: RunningMoments) -> None:
-        """Replaces the statistics by the ones of a checkpoint or a whole cluster."""
+        """Replaces the statistics with those of a checkpoint or a whole cluster."""
         with self._lock:
             self.now = sums
 

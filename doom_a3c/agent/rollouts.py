@@ -37,8 +37,8 @@ class Rollout(NamedTuple):
     discounts: Array  # [T, B], gamma, or 0 after a termination
     ends: Bools  # [T, B], the episode ends with this step, or a life does where that counts as the end
     values: Array  # [T, B], of the acting network
-    # [T, B], V(s_{t+1}) before any reset, of the final observation at a truncation; the last row is the bootstrap (for
-    # V-trace 0 but at truncations: the learner computes it).
+    # [T, B], V(s_{t+1}) before any reset; at a truncation, of the final observation. The last row is the bootstrap value;
+    # for V-trace, whose learner computes that, it is 0 except at truncations.
     next_values: Array
     log_probs: Array  # [T, B], of the actions under the policy that drew them, epsilon included
 

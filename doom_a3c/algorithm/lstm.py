@@ -75,8 +75,8 @@ def _differentiate_gates(
         squashed: tanh of the cell states after each step, [B, S].
 
     Returns:
-        For each step the derivatives of the cell by the first three gates before their activation, [B, 3 S], of the
-        hidden state by the output gate before its activation, [B, S], and of the hidden state by the cell, [B, S].
+        For each step, the derivatives of the cell with respect to the first three gates before activation, [B, 3 S], and
+        of the hidden state with respect to the output gate before activation and to the cell, [B, S] each.
     """
     in_gate, candidate, forget_gate, out_gate = (tf.stack(gates) for gates in zip(*activated, strict=True))
     tanh_cell, length = tf.stack(squashed), len(activated)

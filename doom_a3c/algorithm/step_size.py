@@ -9,7 +9,7 @@ FIRST, CHANGE, LEAST = 0.1, 1.5, 1e-4  # the first factor, the ratio of one chan
 
 @dataclass(frozen=True)
 class KLStepSize:
-    """A factor of the step size that keeps the KL divergence of the updates from a rollout near a target.
+    """A factor on the step size that keeps the KL divergence of the updates from a rollout near a target.
 
     The factor falls when the divergence is above twice the target, and rises, to 1 at most, when it is below half the
     target. This is the rule of PPO's adaptive penalty (Schulman et al. 2017, arXiv:1707.06347, section 4) applied to the
@@ -17,18 +17,18 @@ class KLStepSize:
     optimizer's first steps have full size even for tiny gradients: a few that are ten times too large ruin a network.
 
     The target belongs to the largest step size of the run, and falls with the step size when a schedule or a roll-back
-    reduces it: a fixed target would undo the reduction by a rising factor. The divergence grows with the square of the
-    step, so the factor still undoes a square root of it; but a target that fell with the square left short trainings
-    unfinished.
+    reduces it: with a fixed target, the factor would rise and undo the reduction. The divergence grows with the square of
+    the step, so the factor still undoes part of it (its square root); but with a target that fell with the square, short
+    trainings ended before they had converged.
 
     All learning threads of a run share one factor, because the divergence includes the changes made by the other threads:
-    a thread with its own factor would lower it for the updates of another, until its worker's rollouts hardly count. The
+    a thread with its own factor would lower it because of another's updates, until its worker's rollouts hardly count. The
     threads all measure the same divergence, so a change is spread over as many rollouts as there are threads; but until
     the factor first falls, each thread raises it in full.
     """
 
     target: float  # KL divergence in nats; 0 leaves the factor at 1
-    threads: int = 1  # that learn
+    threads: int = 1  # number of learning threads
     value: float = FIRST
     rise: float = CHANGE  # the ratio of one increase
 

@@ -39,7 +39,7 @@ def vtrace(
     be centred without it: where rho is not clipped, a constant added to all advantages leaves the expected gradient
     unchanged, but a constant added to rho * advantage does not. With lambda 1 the advantage is the paper's,
     r_t + discount_t * v_{t+1} - V(s_t). Below 1, v_{t+1} enters with the share lambda, as in DeepMind's rlax: on policy
-    (pi = mu, clips of 1 or more) the advantage is the one of GAE(lambda) and v_t its return, and with lambda 1 they are
+    (pi = mu, clips of 1 or more) the advantage is that of GAE(lambda) and v_t its return, and with lambda 1 the v_t are
     n-step returns that bootstrap at the rollout's end. No gradient flows through the result.
 
     Args:
@@ -54,7 +54,7 @@ def vtrace(
         c_clip: limit of pi / mu in c.
 
     Raises:
-        ValueError: if an argument has another shape than the rewards.
+        ValueError: if an argument's shape differs from that of the rewards.
     """
     for name, tensor in (
         ("log_ratios", log_ratios),

@@ -28,11 +28,11 @@ _NO_ROOM = (
     errno.EROFS,
     errno.EIO,
     errno.EPIPE,
-)  # a disk's
+)  # errors of a disk
 # From a folder that was removed or locked after the start, or that has another folder in the place of a file.
 _IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM)
 
-ECHO_SECONDS = 1.0  # within which a second SIGTERM or SIGHUP is the first, sent twice
+ECHO_SECONDS = 1.0  # within which a second SIGTERM or SIGHUP counts as an echo of the first
 
 
 def run(program: str, command: Callable[[list[str] | None], int], arguments: list[str] | None) -> int:
@@ -118,9 +118,9 @@ def end_by_signals(program: str, clean: Callable[[], object] = lambda: None) -> 
 
 
 def handle_signals(interrupt: Callable[[int], object], end: Callable[[int], object]) -> list[int]:
-    """Makes the first signal in a block of `end_by_signals` call `interrupt`, and a further one `end`, until its end.
+    """Makes the first signal in a block of `end_by_signals` call `interrupt`, and later ones `end`, until the block ends.
 
-    SIGTERM or SIGHUP again at once is dropped: `timeout`, for one, signals its command and then the command's whole group.
+    An immediate second SIGTERM or SIGHUP is dropped: `timeout`, for one, signals its command and then its whole group.
 
     Returns:
         The signals received, which the handlers extend.

@@ -30,7 +30,7 @@ MIN_EPISODES = 10  # fewer make wide intervals
 
 
 def check_games(agents: Sequence[TrainedAgent]) -> None:
-    """Raises UserError if the agents play different games, and are not to play each other in a match of the first one's."""
+    """Raises UserError unless the agents play the same game, or can play each other in the first one's match."""
     if agents[0].builder.agents > 1:
         return check_players(agents)
     games = {agent.record.scenario.name for agent in agents}
@@ -59,7 +59,7 @@ def compare(
             _play_agent(name, agent, settings, scores[name], lines, interruptible)
         lines.clear()
         differences = {other: compare_means(scores[names[0]], scores[other]) for other in names[1:]}
-        _print_results(settings, scores, differences, lines)  # a full disk must not keep them back
+        _print_results(settings, scores, differences, lines)  # before writing: a full disk must not hold them back
     finally:  # also after Ctrl-C, or if a game fails
         lines.clear()
         if scores[names[0]]:

@@ -22,10 +22,10 @@ _Groups = dict[str, dict[str, list[Curve]]]  # by game and name
 
 
 def compare_runs(words: Sequence[str], frames_dir: str, logs_dir: str = "logs", models_dir: str = "models") -> str:
-    """Draws the curves to `comparison.png` in `frames_dir`, and returns a table of the final scores, which is beside it.
+    """Draws the curves to `comparison.png` in `frames_dir`; returns a table of the final scores, and writes one beside it.
 
-    A word is the name of a run or its beginning, a folder of a run, or a folder of such folders. Whichever of its folders a
-    word names, a run is the same.
+    A word is the name of a run or the beginning of one, a folder of a run, or a folder of such folders. It does not matter
+    which of a run's folders a word names.
 
     Raises:
         UserError: for an unknown run, or if no run has a curve.

@@ -21,7 +21,7 @@ from doom_a3c.settings.playing import PlaySettings
 
 
 def cross_play(agents: Sequence[TrainedAgent], settings: PlaySettings, folder: Path, lines: Lines) -> None:
-    """Lets all agents play each other; prints and writes the share of its matches that each wins against each other.
+    """Lets all agents play each other; prints and writes the share of matches that each wins against each of the others.
 
     A draw is half a win. Finished pairings are written however the call ends.
     """

@@ -63,9 +63,9 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
 
 
 def _count_left_out(progress: Progress, before: int) -> int:
-    """Returns how many finished episodes are in no mean, 0 if the mean would hardly be another with them.
+    """Returns how many finished episodes are in no mean, or 0 if including them would hardly change the mean.
 
-    That is so if they are few for a mean of 100, or few of the session's, which began with `before` episodes.
+    That is so if they are few compared with 100, or with the session's own; the session began with `before` episodes.
     """
     left_out = progress.uncounted
     matters = left_out * 4 >= WINDOW and left_out * 10 >= progress.episodes - before

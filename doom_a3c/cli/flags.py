@@ -86,7 +86,7 @@ def make_flag_parser(program: str, description: str, *records: type, others: Oth
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("--version", action="version", version=f"doom_a3c {__version__}")
-    completion = "Print a script with which this shell completes the flags"
+    completion = "Print a script that lets this shell complete the flags"
     parser.add_argument("--print-completion", action=_Completion, choices=_SHELLS, metavar="SHELL", help=completion)
     sections: dict[str, argparse._ArgumentGroup] = {}
     for one in (one for record in records for one in settings_of(record).values()):

@@ -15,7 +15,7 @@ _UNLIMITED = 10_000  # columns of a table, which never wraps: other programs rea
 def wrap(text: str, width: int | None = None, *, first: str = "", indent: str = "") -> str:
     """Wraps text between words, by default to the terminal's width; `first` starts the first line, `indent` all others.
 
-    Long words stay whole, for people copy commands and paths. rich would break or crop them.
+    Long words stay whole, because people copy commands and paths. rich would break or crop them.
     """
     return textwrap.fill(
         text,
@@ -28,7 +28,7 @@ def wrap(text: str, width: int | None = None, *, first: str = "", indent: str = 
 
 
 def fit(text: str, width: int) -> str:
-    """Wraps the lines of a text that are too wide, but for indented ones: commands to copy, and rows of tables."""
+    """Wraps the lines of a text that are too wide, except indented ones: commands to copy, and rows of tables."""
     return "\n".join(line if len(line) <= width or line[0] == " " else wrap(line, width) for line in text.split("\n"))
 
 
@@ -36,7 +36,7 @@ def measure_width(stream: TextIO) -> int:
     """Returns the width of a terminal; COLUMNS in the environment does not follow its changes."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
-    except OSError:  # it is no terminal
+    except OSError:  # not a terminal
         return 80
 
 

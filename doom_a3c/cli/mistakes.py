@@ -14,7 +14,7 @@ from doom_a3c.settings.numbers import parse_number
 from doom_a3c.settings.renames import find_new_name, format_note
 
 _SWITCHED = {**dict.fromkeys(("true", "yes", "on"), ""), **dict.fromkeys(("false", "no", "off"), "no-")}
-_SEEDS = re.compile(r"--seed[ =](\d+(?: \d{1,4})+|\d+(?:,\d{1,2})+)(?= |$)")  # a longer second one is --frames
+_SEEDS = re.compile(r"--seed[ =](\d+(?: \d{1,4})+|\d+(?:,\d{1,2})+)(?= |$)")  # a longer second number means --frames
 _VALUE = re.compile(r"-\.?\d")  # begins a negative number
 _DEVICES = ("cpu", "gpu", "cuda", "auto")
 

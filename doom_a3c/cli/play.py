@@ -49,10 +49,10 @@ class Options:
     )
     list_models: bool = setting(False, "List the trained models that --model can name, and exit", switch=True)
     compare: tuple[str, ...] = setting(
-        (), "Play these checkpoints on the same seeds, report which is better and how certain that is", many=True
+        (), "Play these checkpoints on the same seeds; report which is better, and how certain that is", many=True
     )
     cross_play: str | None = setting(
-        None, "Let the checkpoints of this folder, with its league, play each other: matches of several agents"
+        None, "Let the checkpoints and the league in this folder play each other, in matches of several agents"
     )
     export: str | None = setting(
         None,
@@ -60,10 +60,10 @@ class Options:
         choices=("onnx", "savedmodel"),
     )
     scenario: str | None = setting(None, "Play this game, named as in train.py, instead of the checkpoint's own")
-    wad: str | None = setting(None, "Wad of a model that was trained on one that does not come with ViZDoom")
+    wad: str | None = setting(None, "The model's wad, if it was trained on one that does not come with ViZDoom")
     out: str = setting(
         "result",
-        "Folder for index.html, the recordings, scores and summary.json; if it is not empty, a numbered subfolder of it",
+        "Folder for index.html, the recordings, scores and summary.json; a numbered subfolder if it is not empty",
     )
     device: str = setting("auto", "Device of the network: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second")
     verbose: bool = setting(False, "Show TensorFlow's messages, and tracebacks", switch=True)
@@ -293,7 +293,7 @@ class _Interrupts:
 
     @contextlib.contextmanager
     def end(self, playback: Playback) -> Iterator[None]:
-        """Ends a playback by a signal inside the block, or by one since the last playback."""
+        """Lets a signal inside the block end the playback, as does one that arrived since the last playback."""
         self._playback = playback
         for number in self._received:
             self._interrupt(number)

@@ -41,9 +41,9 @@ _Points = list[tuple[float, float]]  # frames and means
 
 
 def read_run(name: str, folders: Sequence[Path]) -> Run:
-    """Reads a run from its folders; its curve is the one that goes furthest.
+    """Reads a run from its folders; its curve is the one that reaches the most frames.
 
-    The game is read from its log, else from the scenario in the run's name; without either it is called by that name.
+    The game is read from its log, else from the scenario in the run's name; failing both, it is called by that name.
     """
     label, game, curves = find_scenario_name(name), None, []
     for folder in dict.fromkeys(folder.resolve() for folder in folders):
@@ -79,7 +79,7 @@ def _make_curve(points: _Points) -> Curve | None:
 
 
 def _read_scores(table: Path) -> _Points:
-    """Reads the table that a run leaves beside its gifs; like a log, it counts from 100 episodes on."""
+    """Reads the table that a run leaves beside its gifs; like a log's, its points start at the 100th episode."""
     rows = _read_table(table, "table of a run's scores", ("episode", "frames", "mean"))
     return [(frames, mean) for episode, frames, mean in rows if episode >= rows[0][0] + WINDOW - 1]
 
@@ -111,7 +111,7 @@ def _parse(text: str) -> Any:
 
 
 def _read_table(table: Path, kind: str, columns: Sequence[str], metric: str | None = None) -> list[list[float]]:
-    """Reads columns of a table, the rows that have them all; of a table with several metrics, only those of `metric`."""
+    """Reads columns of a table, from the rows that have them all; with a `metric`, only from its rows."""
     if not table.is_file():
         return []
     try:

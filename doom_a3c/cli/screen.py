@@ -31,10 +31,10 @@ class _Console(Console):
 
 
 class _Live(Live):
-    """Keeps the cursor at the start of the panel, and erases from there: its rows are unknown once the width has changed.
+    """Keeps the cursor at the start of the panel, and erases from there: a new width may change how many rows it takes.
 
-    Many terminals wrap the lines that have become too long for them, and the cursor moves along with its line. A panel that
-    is on its way meanwhile is too wide, so it is written without wrapping.
+    Many terminals wrap lines that have become too long for them, and the cursor moves along with its line. A panel that was
+    drawn for the old width is too wide, so it is written without wrapping.
     """
 
     parked = True  # else the cursor stays below the panel

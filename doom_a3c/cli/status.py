@@ -44,7 +44,7 @@ def format_rows(status: Status) -> list[tuple[str, str]]:
 
 
 def format_mean(mean: float | None, episodes: int, new: int) -> str:
-    """Returns a mean of 100 episodes as text, or how many of the 100 it has so far; `new` ones are of this session."""
+    """Returns a mean of 100 episodes as text, or how many it has so far; `new` ones of them are from this session."""
     if mean is None:
         return f"({episodes} of 100 episodes counted)"
     return format_score(mean) + (f" ({new} of its 100 episodes from this session)" if new < episodes else "")

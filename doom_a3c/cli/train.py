@@ -60,7 +60,7 @@ class Options:
     )
     compare_runs: tuple[str, ...] = setting(
         (),
-        "Plot the curves of these runs (names, their beginnings or folders; logs for all) in one picture, and exit",
+        "Plot the curves of these runs (names, beginnings of names, or folders; logs for all) and exit",
         section=OUTPUTS,
         many=True,
     )
@@ -71,7 +71,7 @@ class Options:
         switch=True,
     )
     list_scenarios: bool = setting(False, "List the names that --scenario takes, and exit", section=USUAL, switch=True)
-    wad: str | None = setting(None, "With --resume: the wad of a run whose wad does not come with ViZDoom", section=OUTPUTS)
+    wad: str | None = setting(None, "With --resume: the run's wad, if it does not come with ViZDoom", section=OUTPUTS)
     summary: str | None = setting(None, "Write the final result to this file as JSON", section=OUTPUTS)
     verbose: bool = setting(False, "Show TensorFlow's messages, and tracebacks", section=OUTPUTS, switch=True)
     quiet: bool = setting(False, "Print only errors, and an answer to Ctrl-C", section=OUTPUTS, switch=True)
@@ -142,7 +142,7 @@ def _begin(options: Options, settings: Mapping[str, Any]) -> int:
 
 @contextlib.contextmanager
 def _close_by_signals(opening: AbstractContextManager[Opened]) -> Iterator[Opened]:
-    """Opens what signals close before they end the process."""
+    """Opens a context that a signal closes before it ends the process."""
     with ExitStack() as stack:
         opened = stack.enter_context(opening)
         with command.end_by_signals(command.find_program_name("train"), stack.close):

@@ -82,7 +82,7 @@ class Window:
 class PlayerWindow(Window):
     """Shows a player's screen, and reads keyboard and mouse. Owns the states of the keys."""
 
-    # For each of `envs.doom.human_seat.CONTROLS`, but the turn, the keys or mouse buttons that press it.
+    # The keys or mouse buttons for each of `envs.doom.human_seat.CONTROLS`, except the turn.
     _KEYS = (
         (pygame.K_w, pygame.K_UP),
         (pygame.K_s, pygame.K_DOWN),
@@ -95,7 +95,7 @@ class PlayerWindow(Window):
         (pygame.K_q,),
     )
     _TURN = 4
-    _KEY_DEGREES, _MOUSE_DEGREES = 5.0, 0.2  # a frame, and for each pixel
+    _KEY_DEGREES, _MOUSE_DEGREES = 5.0, 0.2  # per frame, and per pixel
 
     def __init__(self, title: str) -> None:
         super().__init__(title)

@@ -21,7 +21,7 @@ def capture_state(model: GlobalModel, progress: Progress) -> State:
     """Returns the state of a run. Rollouts count when played: updates from the newest may still be missing."""
 
     def read_counters() -> Counters:
-        sums = model.reward_stats.now  # read before the steps, so that it never counts more of them
+        sums = model.reward_stats.now  # read before the counters, so that it never covers more steps than they count
         return progress.counters()._replace(updates=model.updates, halvings=model.halvings, reward_sums=sums)
 
     return State(*model.snapshot_with(read_counters))
@@ -61,9 +61,9 @@ class LocalEngine:
         return capture_state(self._model, self._progress)
 
     def roll_back(self, state: State) -> None:
-        """Restores the weights and optimizer slots of an earlier state, and halves the learning rate; counters stay.
+        """Restores the weights and optimizer slots of an earlier state, but not its counters; halves the learning rate.
 
-        Gradients under way from before the roll-back are discarded.
+        Gradients computed before the roll-back but not yet applied are discarded.
         """
         self._step_size.restart()
         self._model.roll_back(state.variables)

@@ -4,8 +4,8 @@
         ^------ decisions --------------------------------------'
     game thread ---- whole rollouts --> rollouts ---> trainer thread ---> global model ---> the predictors' networks
 
-Both queues are bounded: games wait when learning falls behind. The weights change while a rollout is being played, so the
-trainers correct it by V-trace.
+Both queues are bounded: games wait when learning falls behind. The weights change while a rollout is being played, which
+the trainers correct with V-trace.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class QueueMetrics(NamedTuple):
 
 
 class RemotePolicy:
-    """Decides for one game thread by asking the predictors, and waits for the answer. Owns the channel of its answers."""
+    """Decides for one game thread by asking the predictors and waiting for the answer. Owns the channel of its answers."""
 
     def __init__(
         self, requests: Channel[Request], distribution: Distribution, initial_state: Callable[[int], CoreState]

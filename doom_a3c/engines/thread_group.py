@@ -56,8 +56,8 @@ class ThreadGroup:
     def stop(self, patience: float = 3.0) -> None:
         """Asks all threads to end, and waits for them; may be called twice.
 
-        Threads still alive after `patience` seconds are unblocked. After twice that time it returns, even if some
-        are alive: they are daemons, and a thread within a long computation ends after it.
+        Unblocks threads that are still alive after `patience` seconds. Returns after twice that time even if some are
+        still alive: they are daemons, and one that is in a long computation ends when that does.
         """
         self._stop()
         deadline = time.monotonic() + patience

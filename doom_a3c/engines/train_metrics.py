@@ -1,4 +1,4 @@
-"""What the updates from a rollout did, by stable-baselines3's definitions and under its names."""
+"""Metrics of the updates from a rollout, as stable-baselines3 defines and names them."""
 
 from __future__ import annotations
 

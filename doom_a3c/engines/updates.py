@@ -93,7 +93,7 @@ class Updater:
             self._log.add(stats.counted, actions)
 
     def apply(self, gradients: Gradients, version: int, last: bool) -> bool:
-        """Applies gradients, as `Updates.apply`, if they are finite; counts a fault otherwise.
+        """Applies gradients, as in `Updates.apply`, if they are finite; counts a fault otherwise.
 
         Raises:
             DivergedError: if the gradients of too many consecutive rollouts were not finite.

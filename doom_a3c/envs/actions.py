@@ -45,7 +45,7 @@ def adapt_actions(name: str, space: Space[Any]) -> ActionAdapter:
     Raises:
         UserError: if the agent cannot take such actions.
     """
-    if isinstance(space, Discrete):  # whose first one may be another number than 0
+    if isinstance(space, Discrete):  # whose first action need not be 0
         _check_count(f"{name}: its actions are", space)
         start, count = int(space.start), int(space.n)
         words = f"{count} action{'s' * (count != 1)}"
@@ -134,7 +134,7 @@ def _make_part(subject: str, space: Space[Any], path: str) -> _Part:
 
 
 def _make_choices(space: Space[Any], path: str, convert: Callable[[NDArray[Any]], Any]) -> _Part:
-    """Returns the choices of a space; `convert` makes the environment's action of their values."""
+    """Returns the choices of a space; `convert` turns their values into the environment's action."""
     sizes = list_choice_sizes(space)
     starts = np.ravel(getattr(space, "start", [0] * len(sizes))).astype(np.int64)
     limits = [range(start, start + size) for start, size in zip(starts.tolist(), sizes, strict=True)]
@@ -159,7 +159,7 @@ def _make_numbers(subject: str, space: Box, path: str) -> _Part:
         if space.dtype.kind == "f":
             return np.clip(scaled, low, high).astype(space.dtype)
         rounded = np.rint(scaled)
-        with np.errstate(invalid="ignore"):  # the highest 64-bit numbers are no floats
+        with np.errstate(invalid="ignore"):  # the highest 64-bit integers have no exact float
             return np.where(rounded >= high, space.high, np.maximum(rounded, low).astype(space.dtype))
 
     count = int(np.prod(space.shape))

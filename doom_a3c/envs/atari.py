@@ -162,7 +162,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         return merged
 
     def picture(self) -> Pixels:
-        """Returns the newest frame of the first game, or the last of its ended episode, doubled: [2H, 2W, 3]."""
+        """Returns the first game's newest frame, or its last if an episode has just ended, at double size: [2H, 2W, 3]."""
         return _enlarge(to_rgb(self._newest[..., -3:] if self._observation.color else self._newest[..., -1]))
 
     def release(self) -> None:
@@ -181,8 +181,8 @@ def _enlarge(picture: Pixels) -> Pixels:
 class AtariVideoRecorder:
     """Records episodes in the console's colours, which the network may not see. Owns a second game.
 
-    A picture is the maximum of the last two frames of a step, so it has the sprites that the console draws in every second
-    frame only. Seed and actions determine an episode, so a second game with the same ones repeats it.
+    A picture is the maximum of the last two frames of a step, so it has the sprites that the console draws only in every
+    second frame. Seed and actions determine an episode, so a second game with the same ones repeats it.
     """
 
     def __init__(self, game: AtariSpec, *, large: bool = True) -> None:

@@ -1,8 +1,8 @@
 """Two of Gymnasium's Box2D games spend most of their time on pictures that nobody sees; here they do not.
 
-CarRacing draws an observation after every frame, with all of the map: nine tenths of its time. It draws the frames that the
-agent sees, and the part of the map that is in the window. LunarLander adds its engines' flames to the physics unless it was
-made without a render mode: five sixths of its time. It has them from the first picture on. Nothing else changes.
+CarRacing draws an observation after every frame, with the whole map: nine tenths of its time. Here it draws only the frames
+that the agent sees, and only the part of the map in the window. LunarLander adds its engines' flames to the physics unless
+made without a render mode: five sixths of its time. Here they appear from the first picture on. Nothing else changes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def speed_up_drawing(env: gymnasium.Env[Any, Any]) -> Callable[[bool], None] | N
 
 
 def hide_flames(env: gymnasium.Env[Any, Any]) -> None:
-    """Makes LunarLander add its flames from its first picture on, whoever asks for it; does nothing to other games."""
+    """Makes LunarLander add its flames only once a first picture has been rendered; does nothing to other games."""
     game: Any = env.unwrapped
     if type(game).__module__ != _LUNAR_LANDER:
         return
@@ -57,7 +57,7 @@ def hide_flames(env: gymnasium.Env[Any, Any]) -> None:
 
 
 class _Road:
-    """The grass and the road of one game, of which it draws the polygons in the window."""
+    """Draws the grass and the road of one game, but only the polygons in the window."""
 
     def __init__(self, game: Any) -> None:
         self._game = game
@@ -70,7 +70,7 @@ class _Road:
         self._corners = self._grass
 
     def draw(self, zoom: float, translation: tuple[float, float], angle: float) -> None:
-        """Draws as CarRacing's own `_render_road`, without asking each polygon whether it is in the window."""
+        """Draws what CarRacing's own `_render_road` would, without testing the polygons one by one."""
         game, border = self._game, self._map.PLAYFIELD
         if game.road_poly is not self._road:
             self._road = game.road_poly

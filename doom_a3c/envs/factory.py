@@ -27,7 +27,7 @@ class VideoRecorder(Protocol):
     def score(self) -> float | None:
         """Score of the recorded episode; None if the recorder films the player's own game.
 
-        A recorder with a game of its own must reach the player's score, or it has filmed another episode.
+        A recorder with its own game must reach the player's score; otherwise it has filmed another episode.
         """
 
     def reset(self, seed: int) -> list[Pixels]:
@@ -56,7 +56,7 @@ class GameFactory(ABC):
     """Makes the games of a scenario. Owns the vectors of an early start."""
 
     steps_per_second: float  # in real time
-    agents = 1  # games of a vector in a row that are players of one match
+    agents = 1  # how many consecutive games of a vector are players of one match
     replayed = False  # whether `make_replayer` returns a recorder
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class GameFactory(ABC):
         `limited` ends episodes that could last forever.
 
         The vector has two more methods than Gymnasium's: `picture`, and `release`, which frees a thread that waits for it.
-        With `rows` > 1 it may have a third one, `history`, which returns up to that many observations in a row. Then
+        With `rows` > 1 it may have a third one, `history`, which returns up to `rows` consecutive observations. Then
         the observations that `step` returns may be views.
         """
 
@@ -110,7 +110,7 @@ class GameFactory(ABC):
             vector.wait_for_one()
 
     def close(self) -> None:
-        """Closes the games of an early start that nobody has asked for."""
+        """Closes the games of an early start that were never used."""
         self._early.close()
 
 

@@ -1,4 +1,4 @@
-"""The parts of a user's observation space: finds each in an observation, checks it and makes numbers of it."""
+"""The parts of a user's observation space: finds each in an observation, checks it and turns it into numbers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Part:
         return ".".join(names).replace(".[", "[") or "observation"
 
     def count_numbers(self) -> int:
-        """Returns how many numbers it becomes."""
+        """Returns how many numbers the part becomes."""
         return flatdim(self.space)
 
     def make_labels(self) -> list[Label]:
@@ -82,7 +82,7 @@ class Part:
         return [Label(name, (), range(low, high + 1)) for name, low, high in limits]
 
     def flatten(self, observation: Any) -> Array:
-        """Returns this part of an observation in one dimension: numbers as they are, discrete values as one-hot codes.
+        """Returns this part of an observation in one dimension: numbers unchanged, discrete values as one-hot codes.
 
         Raises:
             UserError: if it does not match the declared space.
@@ -108,7 +108,7 @@ class Part:
             array = np.asarray(value)
             if array.dtype.hasobject:
                 array = np.asarray(array.tolist())  # its elements may be numbers
-        except (TypeError, ValueError):  # rows of several lengths, say
+        except (TypeError, ValueError):  # rows of unequal length, say
             array = np.empty(0, np.object_)
         if array.dtype.kind not in "biuf":
             received = f"{value.dtype} of shape {array.shape}" if isinstance(value, np.ndarray) else received

@@ -40,7 +40,7 @@ def call_function(make_env: MakeEnv, name: str) -> gymnasium.Env[Any, Any]:
 
 
 def name_function(make_env: MakeEnv) -> str:
-    """Returns the id of the environments that a function makes, such as 'MyEnv()'; makes two of them for that.
+    """Returns the id of the environments that a function makes, such as 'MyEnv()'; makes two of them as a check.
 
     Raises:
         UserError: unless each call makes a new environment, with the same spaces.

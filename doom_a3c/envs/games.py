@@ -93,7 +93,7 @@ class _DoomFactory(GameFactory):
         return [partial(make_doom, self._game, self._observation, limited)] * games
 
     def _test_level(self) -> None:
-        """Starts a user's level once in a game server: a level that crashes the engine would crash this process."""
+        """Starts a user's level once in a game server: here, a level that crashes the engine would crash this process."""
         level = locate(self._game.wad or self._game.iwad or FREEDOOM)
         if not self._tested and level.parent not in (shipped_folder(), shipped_folder().parent):
             with closing(_make_servers(self._list_makers(1, limited=False), 1, 1, prepare=True)) as env:
@@ -117,7 +117,7 @@ class _DoomFactory(GameFactory):
 
 
 class _MatchFactory(GameFactory):
-    """Doom matches of several agents: each game of a vector is a player, in a game server of its own."""
+    """Doom matches of several agents: each game of a vector is a player, in its own game server."""
 
     def __init__(self, game: DoomSpec, observation: Observation, agents: int) -> None:
         super().__init__()

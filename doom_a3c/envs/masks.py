@@ -20,7 +20,7 @@ _ALWAYS = "return it from every reset() and step()"
 
 
 class Unmasked:
-    """Stands for the masks of a game that has none, or none that its actions can have."""
+    """Stands in for the masks of a game that has none, or whose actions cannot be masked."""
 
     def __init__(self, name: str, actions: Any, unused: str = "") -> None:
         """`unused` is the source of masks that are ignored."""
@@ -45,8 +45,8 @@ class Unmasked:
 class Masks:
     """Reads the action masks of one game. Owns the newest.
 
-    A mask has a place for each value of each choice: for every action of a `Discrete` space, for the values of each number
-    of a `MultiDiscrete` one, and for not pressed and pressed of each button of a `MultiBinary` one.
+    A mask has a place for each value of each choice: one for every action of a `Discrete` space, one for every value of
+    each number of a `MultiDiscrete` one, and two for each button of a `MultiBinary` one, not pressed and pressed.
     """
 
     left_out: Sequence[str] = ()  # as for `Unmasked`
@@ -100,7 +100,7 @@ class Masks:
         raise UserError(f"{self._name}: some infos have {KEY!r}, and this one has not: {_ALWAYS}")
 
     def _join(self, value: Any) -> NDArray[Any]:
-        """Returns a mask in one dimension; a game may return it so, or as an array for each choice."""
+        """Returns a mask in one dimension; a game may return it that way, or as one array per choice."""
         parts = [value] if isinstance(value, np.ndarray) and value.shape == self._space.shape else _split(value)
         if not parts:
             raise self._refuse(f"is of type {type(value).__name__}", self._expected)
@@ -119,15 +119,15 @@ class Masks:
 
 
 def find_masks(name: str, env: gymnasium.Env[Any, Any], in_infos: bool | None) -> Masks | Unmasked:
-    """Returns the reader of a game's masks; masks of actions that are no choices alone are left out.
+    """Returns the reader of a game's masks; masks are left out unless the actions consist of choices alone.
 
     Args:
         name: the game's name in messages.
         env: the game.
-        in_infos: whether its infos have masks, for a game without a method for them; None resets it once to find out.
+        in_infos: whether its infos have masks, for a game without a method for them; None resets the game to find out.
 
     Raises:
-        UserError: if `action_masks` is no method.
+        UserError: if `action_masks` is not a method.
     """
     actions, has_method = env.action_space, env.has_wrapper_attr(METHOD)
     if in_infos is None and not has_method:
@@ -167,7 +167,7 @@ def _split(value: Any) -> list[NDArray[Any]]:
 
 
 def _describe_mask(actions: Discrete | MultiDiscrete | MultiBinary) -> str:
-    """Returns the numbers of a mask in words."""
+    """Returns in words which numbers a mask must have."""
     sizes = list_choice_sizes(actions)
     if isinstance(actions, Discrete):
         return f"return {sum(sizes)} numbers, one for each action"

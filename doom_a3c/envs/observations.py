@@ -19,9 +19,9 @@ _SUPPORTED = (
     "the agent takes numbers, and one picture (uint8, of shape (height, width), (height, width, 1) or (height, width, 3))"
 )
 _SEE_DOCS = "docs/own-scenario.md shows how to register a game with a wrapper"
-_GRID = 32  # with both sides shorter, an array is a grid of numbers, such as MiniGrid's codes of objects, and no picture
+_GRID = 32  # an array with both sides shorter is not a picture but a grid of numbers, such as MiniGrid's codes of objects
 _MAX_NUMBERS = 1_000_000
-MAX_BOUND = 1e6  # larger ones say nothing about the numbers
+MAX_BOUND = 1e6  # larger bounds say nothing about the numbers
 
 
 class Reader(Protocol):
@@ -33,13 +33,13 @@ class Reader(Protocol):
 
     @property
     def labels(self) -> Sequence[Label]:
-        """Names their numbers."""
+        """Labels that name the numbers in the results."""
 
     def clear(self) -> None:
         """Forgets the episode."""
 
     def read(self, observation: Any) -> Any:
-        """Returns the next observation of the episode for the agent, as arrays of its own.
+        """Returns the next observation of the episode for the agent, in new arrays.
 
         Raises:
             UserError: if the observation does not match the declared space.
@@ -47,7 +47,7 @@ class Reader(Protocol):
 
 
 class Numbers:
-    """Reads numbers as one vector of float32; `scaled`, those of a Box with finite bounds are in [-1, 1]."""
+    """Reads numbers as one float32 vector; with `scaled`, those with bounds below `MAX_BOUND` are scaled to [-1, 1]."""
 
     def __init__(self, parts: Sequence[Part], scaled: bool = False) -> None:
         self._parts = parts
@@ -164,7 +164,7 @@ def make_reader(name: str, space: Any, spec: Observation) -> Reader:
 
 
 def _is_picture(space: Any) -> bool:
-    """Returns whether an array is a picture as the agent takes it."""
+    """Returns whether the arrays of a space are pictures that the agent can take."""
     if not isinstance(space, Box) or space.dtype != np.uint8 or 0 in space.shape:
         return False
     return (len(space.shape) == 2 or space.shape[2:] in ((1,), (3,))) and max(space.shape[:2]) >= _GRID
@@ -189,7 +189,7 @@ def _suggest_space(parts: Sequence[Part], pictures: Sequence[Part], numbers: Seq
 
 
 def _suggest_picture_space(part: Part) -> str:
-    """Returns how to declare an array that looks like a picture, but not as the agent takes them; '' for others."""
+    """Returns how to declare an array that looks like a picture, but not one that the agent can take; '' for others."""
     space = part.space
     if not isinstance(space, Box) or len(space.shape) not in (2, 3, 4):
         return ""

@@ -77,7 +77,7 @@ def check_calls(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def check_space(name: str, space: Any) -> None:
-    """Raises UserError for a space of gym: its classes have the same names as Gymnasium's, but are others."""
+    """Raises UserError for a space of gym: its classes have the same names as Gymnasium's, but are different classes."""
     if type(space).__module__.split(".")[0] == "gym":
         raise UserError(f"{name}: its {type(space).__name__} is a space of {REPLACED}")
 

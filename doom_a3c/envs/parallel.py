@@ -34,7 +34,7 @@ def parallel_env(scenario: str, frame_skip: int | None = None, render_mode: str 
         render_mode: 'rgb_array', or None.
 
     Raises:
-        UserError: if there is no such scenario, it cannot be played, it has one agent, or `render_mode` is another.
+        UserError: if there is no such scenario, it cannot be played or has one agent, or `render_mode` is anything else.
     """
     require(render_mode in ("rgb_array", None), f"render_mode {render_mode!r}: a match has 'rgb_array' or None")
     found, _ = apply_overrides(find(scenario), {"frame_skip": frame_skip}, scenario)
@@ -48,7 +48,7 @@ class MatchParallelEnv(ParallelEnv[str, Any, Any], EzPickle):
     """One match; pickling gives a new one. Owns the game servers of its players, `agent_0`, `agent_1` and so on.
 
     All agents live to the end of the match, which is a truncation. If an engine fails, all are truncated with
-    `infos[agent]["doom_a3c.cut_short"]`, and the next reset goes on.
+    `infos[agent]["doom_a3c.cut_short"]`, and the next reset starts a new match.
     """
 
     def __init__(self, games: GameFactory, name: str, render_mode: str | None) -> None:
@@ -58,7 +58,7 @@ class MatchParallelEnv(ParallelEnv[str, Any, Any], EzPickle):
         self._games: VectorEnv[Any, Any, Any] = games.make_vector(games.agents, limited=True)
         self.possible_agents = [f"agent_{number}" for number in range(games.agents)]
         self.agents: list[str] = []
-        self._next: tuple[Any, dict[str, Any]] | None = None  # the start of a match that has not been asked for yet
+        self._next: tuple[Any, dict[str, Any]] | None = None  # of a match that has begun; the next reset returns it
 
     def observation_space(self, agent: str) -> Space[Any]:
         return self._games.single_observation_space
@@ -69,7 +69,7 @@ class MatchParallelEnv(ParallelEnv[str, Any, Any], EzPickle):
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Starts a match; `seed` does not determine it, as the engines' network code depends on time.
+        """Starts a match; `seed` does not determine it, as the engines' network code depends on timing.
 
         Raises:
             ValueError: for a seed below 0; the match goes on.

@@ -1,4 +1,4 @@
-"""Any registered Gymnasium environment, with observations and actions as its agent has them."""
+"""Any registered Gymnasium environment, with the observations and actions of its agent."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _make_env(game: GymnasiumSpec) -> gymnasium.Env[Any, Any]:
     if FUNCTION.fullmatch(game.id):
         raise UserError(f"{game.id} is made by a function of a Python program: doom_a3c.train(function) trains on it")
     if ":" in game.id and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # where a user's module is, as a wad would be
+        sys.path.append(os.getcwd())  # a user's module is found here, just as a wad would be
     with contextlib.suppress(*RAISED):
         return gymnasium.make(game.id, disable_env_checker=True, **{"render_mode": "rgb_array", **game.settings})
     try:  # without render_mode, which some environments do not accept
@@ -89,9 +89,9 @@ def _make_env(game: GymnasiumSpec) -> gymnasium.Env[Any, Any]:
 
 
 class RenderFinalFrame(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Renders the end of an episode before the reset of the same step wipes it, once somebody has asked for pictures.
+    """Renders the end of an episode before the reset of the same step wipes it, if pictures of the episode were requested.
 
-    An environment that cannot draw returns no pictures, and its episodes go on.
+    An environment that cannot draw returns no pictures; its episodes continue regardless.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -115,7 +115,7 @@ class RenderFinalFrame(gymnasium.Wrapper[Any, Any, Any, Any]):
         return _shrink(picture) if fits else None
 
     def picture(self, final: bool) -> Pixels | None:
-        """Returns the newest picture, [height, width, 3], or that of the last episode's end; None if there is none."""
+        """Returns the newest picture, [height, width, 3], or the final one of the last episode; None if there is none."""
         if final:
             return self.final
         self._renders = True
@@ -126,7 +126,7 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Preprocesses observations to pixels or float32 numbers, and repeats actions for `frame_skip` frames.
 
     With action masks, observations are a dict with the key `mask`. Owns the readers of observations and masks. Infos are
-    dropped: nobody else reads them, and a key might be one of this program's.
+    dropped: nothing else reads them, and a key might clash with one of this program's.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ _MODULES = {"minigrid": "minigrid", "babyai": "minigrid", "highway": "highway_en
 
 
 def suggest_atari(game_id: str) -> str:
-    """Returns the ALE/ id and the settings that match an old Atari id; '' if it is no Atari id."""
+    """Returns the ALE/ id and the settings that match an old Atari id; '' for any other id."""
     from doom_a3c.envs.atari import list_games  # late: it loads the emulator
 
     match = _ATARI_ID.fullmatch(game_id)

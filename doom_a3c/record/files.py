@@ -91,7 +91,7 @@ def output_folder(path: str, flag: str) -> Path:
     """Returns a writable folder, created if necessary.
 
     Raises:
-        UserError: naming the flag, if there can be none.
+        UserError: naming the flag, if there cannot be one.
     """
     require(bool(path.strip()), f"{flag}: it is empty; name a folder")
     folder = expand(path)
@@ -116,7 +116,7 @@ def _make_writable(folder: Path) -> str:
 def claim_empty_folder(path: str, flag: str) -> Iterator[Path]:
     """Yields the named folder if it is empty, or else the first of its subfolders 2, 3, ... that is.
 
-    No earlier output is touched, and no other call gets the folder inside the block.
+    No earlier output is touched, and no other call gets the same folder while the block runs.
 
     Raises:
         UserError: naming the flag, if there can be no such folder.

@@ -48,7 +48,7 @@ class FilmedPlayer(Player):
         ended = bool(step.terminated[0] or step.truncated[0])
         view = self._viewer.view_step(step, core_state) if self._viewer and self._recorder.wants_view(ended) else None
         self._recorder.add(step.actions[0], float(step.rewards[0]), ended, view)
-        if ended:  # the observations are of the next episode already
+        if ended:  # the observations already belong to the next episode
             self._begin()
         return step
 

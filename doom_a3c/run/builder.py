@@ -71,7 +71,7 @@ class Builder:
         self.get_reward_sums: Callable[[], RunningMoments] = lambda: NO_MOMENTS
 
     def has_learned(self, learned: DoomSpec | None, sizes: ActionSizes | None = None) -> bool:
-        """Returns whether this game has the actions of the `learned` game, and of these `sizes`; None is any."""
+        """Returns whether this game has the actions of the `learned` game, and of these `sizes`; None matches any."""
         if sizes not in (None, self.action_sizes):
             return False
         if learned is None:
@@ -104,7 +104,7 @@ class Builder:
     def make_training_env(self, games: int, rows: int = 1) -> GameVector:
         """Makes a vector of `games` training games, which keeps its last `rows` observations if it can.
 
-        The first `opposed` games are players of matches whose others an opponent plays; the rest play each other.
+        In the matches of the first `opposed` games, an opponent plays all other players; the rest play each other.
         """
         agents, opposed = self.agents, self.opposed
         env = self._games.make_vector(games + opposed * (agents - 1), limited=False, rows=rows)
@@ -137,7 +137,7 @@ class Builder:
         return PreviousSteps(env, self.inputs, self.previous, self.get_reward_sums, rows)
 
     def close(self) -> None:
-        """Closes the training games; the factory closes games that it started early and nobody used."""
+        """Closes the training games; the factory closes those that it started early and that were never used."""
         for env in self._training:
             env.close()
 

@@ -59,7 +59,7 @@ class EvaluationListener(Protocol):
     """Saves and reports the results of evaluations."""
 
     def on_evaluation(self, evaluation: Evaluation, state: State, best: Best, is_best: bool) -> None:
-        """Receives every evaluation, the evaluated state, the best so far, and whether this is it."""
+        """Receives every evaluation, the evaluated state, the best so far, and whether this evaluation is the best."""
 
     def on_reevaluation(self, evaluation: Evaluation, state: State, best: Best, stays_best: bool) -> None:
         """Receives the second evaluation of the earlier best, the best state now, and whether it is the same."""
@@ -69,7 +69,7 @@ class EvaluationListener(Protocol):
 
 
 class Evaluations:
-    """Evaluates the newest weights at intervals on a thread of its own. Owns the best result so far."""
+    """Evaluates the newest weights at intervals, on its own thread. Owns the best result so far."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Evaluations:
             raise self.error
 
     def evaluate(self, stop: Stop | None = None) -> None:
-        """Evaluates the current weights, unless they have been already, and reports the result."""
+        """Evaluates the current weights, unless that has been done already, and reports the result."""
         state = self._capture()
         if self._given_up or (self._newest and state.has_weights_of(self._newest.state)):
             return
@@ -135,7 +135,7 @@ class Evaluations:
         self._listener.on_evaluation(evaluation, state, self.best, is_best)
 
     def reevaluate_best(self, stop: Stop | None = None) -> bool:
-        """Evaluates earlier best weights again; the better of them and the newest weights are the best afterwards.
+        """Evaluates earlier best weights again; afterwards the better of those and the newest weights are the best.
 
         Candidates are the best of this session, and the best of an earlier one if an evaluation of this session has beaten
         them: the highest of several noisy means is biased upwards and keeps better weights out; a new mean is not.
@@ -157,7 +157,7 @@ class Evaluations:
         stays_best = rival.has_finite_scores and rival.evaluation.score > newest.evaluation.score
         best = rival if stays_best else newest
         self._leader = best.leader
-        self.best = self.best._replace(score=best.evaluation.score, confirmed=False)  # the policy is of the newest
+        self.best = self.best._replace(score=best.evaluation.score, confirmed=False)  # its policy stays the newest one's
         kept = self.best.cut_to(best.point.frames, self._leader.policy)
         self._listener.on_reevaluation(rival.evaluation, best.state, kept, stays_best)
         return True

@@ -1,4 +1,4 @@
-"""Plays evaluation episodes with the greedy and the sampled policy, in games of their own."""
+"""Plays evaluation episodes with the greedy and the sampled policy, in separate games."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Evaluation(NamedTuple):
 
     @property
     def score(self) -> float:
-        """The score that selects the best weights: the mean of the better policy, biased upwards by the maximum."""
+        """The score that selects the best weights: the mean of the better policy, biased upwards by taking the higher."""
         return max(self.greedy.mean, self.sampled.mean)
 
 
@@ -113,7 +113,7 @@ class Evaluator:
         self._epsilon, self._add_fault, self._read = epsilon, add_fault, read
 
     def evaluate(self, episodes: int, stop: Stop | None = None) -> Evaluation | None:
-        """Plays `episodes` of each policy; returns None if `stop` is set meanwhile.
+        """Plays `episodes` of each policy; returns None if `stop` is set before they are over.
 
         Raises:
             UserError: if faults cut short too many consecutive episodes.

@@ -66,7 +66,7 @@ class FilmMaker:
 
     @contextlib.contextmanager
     def _guard_step(self) -> Iterator[None]:
-        """Delays `close` until a step is over; raises after it."""
+        """Delays `close` until a step is over; raises LostFilmError after `close`."""
         with self._lock:
             if self._closed:
                 raise LostFilmError("the run has ended")

@@ -18,7 +18,7 @@ from doom_a3c.settings.config import Config
 
 SECONDS = 2.0  # shortest time between two marks
 NOISE = 0.4  # standard deviations by which a mean of 100 scores may fall by chance: four standard errors
-PAIRS = 2  # consecutive worse pairs of windows that make a collapse in a run whose gain is within the noise
+PAIRS = 2  # consecutive worse pairs of windows that count as a collapse while the run's gain is within the noise
 
 
 class _Mark(NamedTuple):
@@ -59,10 +59,10 @@ class CollapseGuard:
     """Watches the mean score of training. Owns the weights of the highest mean.
 
     Scores are compared in windows of 100 episodes; all episodes of a window began after the end of the window before. The
-    weights between two windows count as good as the worse window, the weights of the session's start as good as the first
-    window. A collapse takes two worse windows, and one more if the run has gained nothing yet: many agents score below
-    random play before they improve. Each collapse is counted as a fault and halves the learning rate from then on, also in
-    a resumed run. The best weights are the best of this session.
+    weights between two windows are rated by the worse window, those at the session's start by the first one. A collapse
+    takes two worse windows, and one more if the run has gained nothing yet: many agents score below random play before
+    they improve. Each collapse is counted as a fault and halves the learning rate from then on, even in a resumed run.
+    The best weights are the best of this session.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ _LOGGED = re.compile(r"[IWEF]\d{4} ")
 
 
 def describe_missing(error: ModuleNotFoundError) -> str:
-    """Returns which packages are not installed, all that there are, and how to install them."""
+    """Returns a message that names all missing packages, and says how to install them."""
     module = str(error.name).partition(".")[0]
     missing = [package for name, package in PACKAGES.items() if name == module or not _is_installed(name)]
     if not missing:  # another package's part, or one that the user's environment needs
@@ -55,7 +55,7 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
     """Imports TensorFlow, without log messages below TF_CPP_MIN_LOG_LEVEL, and sets up its threads and devices.
 
     Workers run concurrently, so parallelism between operations serves them better than parallelism within one. If
-    TensorFlow runs already, its set-up stays.
+    TensorFlow is running already, its set-up stays.
 
     Args:
         threads: operations that may run at once.
@@ -69,7 +69,7 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
     kind, number = parse_device(device)
     level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if verbose else "3")
     if platform.machine() in ("x86_64", "AMD64"):
-        # TensorFlow's default only for CPUs with VNNI or AMX; with AVX2 alone it halves the time of a gradient, too.
+        # On by default only on CPUs with VNNI or AMX, but with AVX2 alone, too, it halves the time of a gradient.
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     with capture_stderr(level != "0") as captured:  # some messages are printed at any level
         # TensorFlow loads Keras, and Keras Matplotlib, for optimizers that are not used here.

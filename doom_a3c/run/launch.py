@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from doom_a3c.run.reporter import View
     from doom_a3c.run.session import Session
 
-# Not restored from a checkpoint, which may be untrusted: output folders, limits, device, cluster and logger.
+# Not restored from a checkpoint, which may be untrusted: models folder, limits, device, cluster and logger.
 _OF_A_SESSION = (
     *("models_dir", "minutes", "target_score", "device", "address"),
     *("logger", "wandb_project", "wandb_entity"),
@@ -92,18 +92,18 @@ def override_record(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
 
 
 def _is_file(opponents: str) -> bool:
-    """Returns whether the opponents are a checkpoint of the user's, whose file a run's own checkpoints do not name."""
+    """Returns whether the opponents are a checkpoint of the user's, whose path the run's own checkpoints leave out."""
     return opponents not in (*OPPONENTS, *list_models())
 
 
 def format_resume_flags(record: RunRecord) -> str:
-    """Returns the flags that --resume needs beside the run, each after a space: for what checkpoints may not name."""
+    """Returns the flags that --resume needs beside the run, each after a space: they name what checkpoints may not."""
     opponents = record.config.opponents
     return format_needed_flags(record) + (f" --opponents {shlex.quote(opponents)}" if _is_file(opponents) else "")
 
 
 def _list_layers(settings: Mapping[str, Any]) -> list[Layer]:
-    """Returns the layers of the flags; a budget among them also replaces `until_learned`, which shortens the old one."""
+    """Returns the layers of the flags; a new budget also turns off `until_learned`, which would end the run before it."""
     whole = [Layer("a budget flag", {"until_learned": False})] if {"frames", "episodes"} & settings.keys() else []
     return [*whole, Layer(FLAG, settings)]
 
@@ -219,7 +219,7 @@ def _start_games(scenario: scenarios.Scenario, config: Config, make_env: Callabl
 
 
 def _check_opponents(config: Config, agents: int) -> None:
-    """Raises UserError for opponents that a game of so few agents, or a cluster, cannot have."""
+    """Raises UserError for opponents that a cluster, or a game with this number of agents, cannot have."""
     cure = "--opponents self, or [game.match] agents = 2 for a match of two"
     require(agents > 1 or config.opponents == "self", f"--opponents {config.opponents}: the game has one agent: {cure}")
     if agents == 1:

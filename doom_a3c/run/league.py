@@ -21,7 +21,7 @@ from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 SIZE = 20  # members
 WIN = 400.0  # rating points for a won match, see `rate`
-RECENT = 10  # matches of a member whose outcomes count for its share of wins
+RECENT = 10  # matches over which a member's share of wins is averaged
 LEAST = 0.05  # odds of a member that never wins
 FOLDER, TABLE = "league", "league.csv"
 
@@ -55,7 +55,7 @@ def rate(frags: float, rivals: Sequence[float], ratings: NDArray[np.float64]) ->
 
 
 def _leave_out(members: Sequence[Member], *lost: Member) -> list[Member]:
-    return [one for one in members if not any(one is other for other in lost)]  # arrays have no == of one value
+    return [one for one in members if not any(one is other for other in lost)]  # `in` would compare arrays
 
 
 def _read_ratings(path: Path) -> dict[int, float | None]:
@@ -68,7 +68,7 @@ def _read_ratings(path: Path) -> dict[int, float | None]:
 
 
 class League:
-    """The members of a league. Owns their files, in `folder`, one a member, and their shares of wins in this session.
+    """The members of a league. Owns their files in `folder`, one per member, and their shares of wins in this session.
 
     Any thread may use it.
     """
@@ -116,7 +116,7 @@ class League:
 
     @property
     def last_rating(self) -> float:
-        """The rating that was given last, 0 if there was none."""
+        """The newest rating of any present or past member, 0 if there is none."""
         rated = [rating for rating in self._ratings.values() if rating is not None]
         return rated[-1] if rated else 0.0
 
@@ -134,7 +134,7 @@ class League:
             return list(self._members)
 
     def is_due(self, frames: int, budget: int) -> bool:
-        """Returns whether enough of a run's `budget` has passed since the newest member for the next one to join."""
+        """Returns whether a member should join: 1/20 of a run's `budget` has passed since the newest one."""
         newest = max((one.frames for one in self.members), default=0)  # an evaluated one joins late
         return not self._fixed and (frames - newest) * SIZE >= budget
 
@@ -142,7 +142,7 @@ class League:
         """Adds weights with their rating; a full league loses its weakest member.
 
         Raises:
-            OSError: if a file cannot be written; the member plays in this session all the same.
+            OSError: if a file cannot be written; the member still plays in this session.
         """
         if self._fixed:
             return

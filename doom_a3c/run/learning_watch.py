@@ -10,13 +10,13 @@ from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.settings.config import Config
 
-HELD = 3  # consecutive evaluations, or means of 100 episodes without a common one, at the expected score
+HELD = 3  # consecutive evaluations, or means of 100 episodes that do not overlap, at the expected score
 PATIENCE = 0.25  # share of the budget without a higher mean
 CURE = "Ctrl-C saves and ends"
 
 
 class LearningWatch:
-    """Watches the evaluations and the mean score of a session. Owns the list of reports already made.
+    """Watches the evaluations and the mean score of a session. Remembers which reports it has made.
 
     It decides by evaluations and counts of episodes and frames, never by the clock.
     """
@@ -65,7 +65,7 @@ class LearningWatch:
     def _check_still(self, curve: Sequence[Point]) -> None:
         """Reports a mean that a quarter of the budget and 100 new episodes have not raised.
 
-        Frames count up to the newest episode of the mean: long episodes may leave it as it was for most of a session.
+        Frames are counted up to the newest episode of the mean: long episodes may leave it unchanged for most of a session.
         """
         means = [(point.mean, point) for point in curve if point.mean is not None]
         if not means:

@@ -23,7 +23,7 @@ from doom_a3c.settings.streams import Stream, make_seed
 
 
 def make_evaluator(record: RunRecord, builder: Builder, engine: Engine, league: League | None = None) -> Evaluator:
-    """Returns the evaluator of a run, with its own games and network; those of a run with a league are against it."""
+    """Returns the evaluator of a run, with its own network and games; with a `league`, they are matches against it."""
     config = record.config
     games = count_games(config.evaluation_episodes)
     env, read = (

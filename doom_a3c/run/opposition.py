@@ -35,8 +35,8 @@ AT_ONCE = 4  # members that play at the same time
 class LeagueOpponent(Opponent):
     """Plays as members of a league, a few at a time. Owns their networks.
 
-    A member is replaced once all of its players have begun a match under it. They usually begin together; after a fault one
-    of them is out of step for good, and changes its member during its match.
+    A member is replaced once all of its players have begun a match under it. They usually begin together; after a fault,
+    one of them is out of step for good, and its member changes in the middle of its match.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class LeagueOpponent(Opponent):
             report: receives a member and the outcome of a finished match between it and the host, see `find_outcome`.
         """
         self._choose, self._report, count = choose, report, min(AT_ONCE, players)
-        # The players of each member. The first half of an evaluation's plays greedily: both halves meet all members.
+        # The players of each member, interleaved: the greedy first half of an evaluation and the second meet all members.
         self._parts = [np.arange(part, players, count) for part in range(count)]
         self._order = np.argsort(np.concatenate(self._parts))  # of the players among the parts' actions
         self._networks = [make_network(f"opponent_{index}") for index in range(len(self._parts))]
@@ -84,7 +84,7 @@ class LeagueOpponent(Opponent):
 
     @property
     def ratings(self) -> Array:
-        """The rating of the member that each player is now, [K]; 0 if that is unknown."""
+        """The rating of the member that plays each player now, [K]; 0 if it is unknown."""
         return np.array([self._find_member(player).rating or 0.0 for player in range(len(self._begun))])
 
     def _find_member(self, player: int) -> Member:
@@ -107,11 +107,11 @@ def arrange_league(
         record: of the run.
         builder: of its games.
         folder: of its checkpoints, where an earlier session may have left a league.
-        weights: the first member of a new league, rated as the newest of a lost one.
+        weights: the first member of a new league, rated as the newest member of an earlier, lost one.
         warn: receives a line for each member that cannot be read.
 
     Raises:
-        UserError: if the checkpoint that is to be the opponent does not fit.
+        UserError: if the checkpoint that should be the opponent does not fit.
     """
     config = record.config
     if builder.agents == 1:
@@ -119,7 +119,7 @@ def arrange_league(
     if config.opponents in OPPONENTS:
         league = League.read(folder / FOLDER, builder.make_network("opponent", 0), find_needed_override(record), warn)
         if not league.members:
-            with contextlib.suppress(OSError):  # the first checkpoint will meet the same trouble, and say so
+            with contextlib.suppress(OSError):  # the first checkpoint will run into the same error, and report it
                 league.add(record, league.last_rating, weights)
     else:
         weights = load_opponent("--opponents", config.opponents, record, builder)
@@ -166,7 +166,7 @@ def _make_random(record: RunRecord, stream: Stream, *keys: int) -> np.random.Gen
 def make_rated_matches(record: RunRecord, builder: Builder, league: League, matches: int) -> tuple[GameVector, ReadScore]:
     """Makes the matches of an evaluation against the four strongest members; also returns what reads an episode's rating.
 
-    Drawn members would rate by luck: of weights that win all their matches, those with the stronger draw would rate higher.
+    With drawn members, luck would decide: of two agents that win all matches, the one with the stronger draw rates higher.
     """
     players = matches * (builder.agents - 1)
     random = _make_random(record, Stream.EVALUATION, players)

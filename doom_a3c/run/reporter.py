@@ -25,7 +25,7 @@ from doom_a3c.settings.scenarios import Scenario
 # Frames arrive in batches, a rollout of all games at once; rates are measured from batch to batch.
 _RATE_SECONDS = 30.0  # frames per second are a mean over at most this time, unless a batch takes longer
 _LEFT_SECONDS = 300.0  # the same for the remaining time, which should fluctuate less
-_STILL_SECONDS = 60.0  # without a batch, until the rate counts as 0
+_STILL_SECONDS = 60.0  # without a batch, after which the rate counts as 0
 _MARK_SECONDS = 2.0  # shortest time between two marked batches
 _MEANS = 24  # points of the displayed curve
 
@@ -40,7 +40,7 @@ class Status(NamedTuple):
     frames_per_second: float | None
     episodes: int
     mean_score: float | None  # of the last 100 episodes
-    mean_of: int  # finished episodes that it counts, 100 or, before there is a mean, fewer
+    mean_of: int  # how many finished episodes it counts: 100, or fewer before there is a mean
     mean_new: int  # of these, episodes of this session
     means: Sequence[float]  # a sample of earlier values of mean_score
     expected_mean: float | None  # of a trained agent, by the scenario's file
@@ -80,15 +80,15 @@ class RunMetrics(NamedTuple):
     epsilon: float | None
     policy_lag: int
     entropy: float
-    training_score: float | None  # the same as `reward`, for a chart of its own
-    reward: float | None  # mean of the last 100 episodes, None before that many
+    training_score: float | None  # the same as `reward`, for its own chart
+    reward: float | None  # mean of the last 100 episodes, None before there are 100
     maximum_reward: float | None  # of the last 100 episodes
     reward_spread: float | None  # divisor of normalized rewards, None for others
     faults: Mapping[str, int]  # number of survived faults, by kind
 
 
 class RolloutMetrics(NamedTuple):
-    """The metrics that stable-baselines3 logs as `rollout/...`: means of the last 100 episodes, None before that many."""
+    """The metrics that stable-baselines3 logs as `rollout/...`: means of the last 100 episodes, None for fewer."""
 
     ep_rew_mean: float | None
     ep_len_mean: float | None  # steps
@@ -165,7 +165,7 @@ class Reporter:
         self._view.show(self._make_status(seconds, best))
 
     def log_end(self, seconds: float) -> None:
-        """Logs the last point of a session of `seconds`, which in a short session has the first frame rate."""
+        """Logs the last point of a session of `seconds`; in a short session it is the first with a frame rate."""
         now = time.monotonic()
         if self._rate is None and self._marks and now > self._marks[-1][0] and self._progress.frames > self._marks[-1][1]:
             self._mark(now)
@@ -242,7 +242,7 @@ class Reporter:
         learning_rate = config.learning_rate.at(progress.frames, config.frames)
         scores, length = progress.newest_scores(), progress.mean_length
         mean, best = (sum(scores) / WINDOW, max(scores)) if len(scores) == WINDOW else (None, None)
-        if not progress.count_new_scores(self._counted_before):  # all of them are of earlier sessions
+        if not progress.count_new_scores(self._counted_before):  # all of them are from earlier sessions
             mean = best = length = None
         if mean is not None and best is not None:
             self._logger.metrics(EpisodeCurve(mean, best), progress.episodes)
@@ -280,7 +280,7 @@ class Reporter:
         self._logger.metrics(EvaluationMetrics(evaluation.score, *map(_list_statistics, evaluation)), frames)
         if self.rated:
             self._logger.metrics(LeagueMetrics(evaluation.score), frames)
-        highest = ", the highest so far" if is_best else ""  # the best once earlier ones have played again
+        highest = ", the highest so far" if is_best else ""  # not yet the best: earlier ones will play again
         kind = "rating" if self.rated else "evaluation"
         self._view.log(f"{kind} at {frames:,} frames: {_format_evaluation(evaluation)}{highest}")
 

@@ -141,7 +141,7 @@ class Saver:
                 raise SaveError(f"{self._folder.folder} could not be written to: {self._failures.reason}; {lost}")
 
     def _describe_loss(self, name: str, path: Path, frames: int) -> str:
-        """Returns the loss of an unwritten state of `frames`, and the checkpoint that has its weights or is older."""
+        """Describes the loss of an unwritten state at `frames`; names the checkpoint with its weights, or an older one."""
         loss = f"the {name} not saved"
         if not self._folder.is_ours:
             return loss

@@ -206,7 +206,7 @@ class _LeagueKeeper(NamedTuple):
             self.view.log(f"warning: {where}: {error.strerror}: the league's newest member is not saved")
 
     def add_if_due(self, state: State) -> None:
-        """Adds saved weights if it is time for another member."""
+        """Adds saved weights if another member is due."""
         if self.league is not None and self.league.is_due(state.counters.frames, self.record.config.frames):
             self.add(state, None)
 
@@ -250,7 +250,7 @@ def _make_training(
 
         guard = CollapseGuard(engine, progress, config, view.log, save)
     stopping, expected = StoppingRule(config, progress), record.scenario.expected_mean
-    watch = None  # of several agents: frags against itself need not rise, and ratings are no scores
+    watch = None  # with several agents: frags against oneself need not rise, and ratings are not scores
     if not reporter.rated:
         watch = LearningWatch(config, expected, progress, record.best.evaluations, view.log, stopping.end)
     return Training(

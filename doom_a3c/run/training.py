@@ -87,7 +87,7 @@ class Training:
         watch: LearningWatch | None = None,
         on_save: Callable[[State], None] = lambda state: None,
     ) -> None:
-        """`on_save` receives the state of each checkpoint while it trains."""
+        """`on_save` receives the state of each checkpoint saved during training."""
         self._engine, self._progress, self._evaluations = engine, progress, evaluations
         self._saver, self._reporter, self.stopping = saver, reporter, stopping
         self._guard, self._watch, self._on_save = guard, watch, on_save
@@ -127,7 +127,7 @@ class Training:
         if not self.stopping.interrupted_by:
             self._reporter.set_phase(lambda: "evaluating for the last time")
             self._evaluations.evaluate(self.stopping.interrupted)
-            self._save()  # with the final evaluation as best, if it is
+            self._save()  # with the final evaluation, which may be the best
             self._confirm_best()
             self._reporter.report(seconds, self._evaluations.best)
         self._saver.check()

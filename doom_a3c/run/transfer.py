@@ -24,7 +24,7 @@ def transfer(network: ACNetwork, source: Path, builder: Builder, plays: str) -> 
     """Loads the weights of a checkpoint into a network; returns a message that says which.
 
     The heads, and the weights on the previous action and reward, are loaded only from a model of the same scenario and
-    actions: elsewhere actions and scores have another meaning.
+    actions: elsewhere, actions and scores mean something else.
 
     Args:
         network: of the new run.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 class MixedBox(Box):
-    """K choices, whole numbers from 0 below the size of each, and then D numbers in [-1, 1], as one float32 vector."""
+    """K choices, each a whole number from 0 to below its size, then D numbers in [-1, 1], as one float32 vector."""
 
     def __init__(self, sizes: tuple[int, ...], numbers: int) -> None:
         self.sizes = sizes
@@ -39,7 +39,7 @@ def read_choice(choice: Any, count: int) -> int:
 
 
 def list_choice_sizes(space: Space[Any]) -> list[int]:
-    """Returns the number of values of each choice in an action; numbers of a Box are no choices."""
+    """Returns the number of values of each choice in an action; numbers of a Box are not choices."""
     match space:
         case Discrete():
             return [int(space.n)]
@@ -53,5 +53,5 @@ def list_choice_sizes(space: Space[Any]) -> list[int]:
 
 
 def shorten(space: object) -> str:
-    """Returns a space, an action or words, for a message in one line, as at most 200 characters."""
+    """Returns a space, an action or words on one line of at most 200 characters, for a message."""
     return " ".join(str(space).split())[:200]

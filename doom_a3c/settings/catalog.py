@@ -27,7 +27,7 @@ else:
 
 SCENARIO_FOLDERS = list_data_folders("scenarios", "scenario_files")
 
-# Shipped files that cannot be played as they are.
+# Names of files that ViZDoom ships but that cannot be played on their own.
 _MATCHES = ("cig", "cig_with_unknown", "multi", "multi_deathmatch", "multi_duel")  # ViZDoom crashes without a host
 _SOLD = ("doom", "doom2")  # commercial games, which cannot be shipped
 
@@ -153,7 +153,7 @@ def _build_untuned(base: str, name: str, title: str, game: dict[str, Any]) -> Sc
 
 
 def _build_scenario(layers: list[Layer], source: str) -> Scenario:
-    """Builds the scenario of a user's files, and checks the files that they name."""
+    """Builds the scenario from a user's files, and checks the files that they name."""
     layers = _include_config(layers, source)
     tables, sources = merge(layers), find_sources(layers)
     scenario = replace(from_plain(tables, source), sources=sources)
@@ -174,7 +174,7 @@ def _move_game_to_iwad(scenario: Scenario) -> Scenario:
 
 
 def _include_config(layers: list[Layer], source: str) -> list[Layer]:
-    """Returns the layers without the cfg that [game] names, above a layer of its settings.
+    """Returns the layers with the cfg that [game] names replaced by a lowest layer of its settings.
 
     Raises:
         UserError: if that cfg does not exist or is not understood.

@@ -175,7 +175,7 @@ def count_parameters(
 
 
 def _count_weights(features: int, sizes: tuple[int, ...]) -> int:
-    """Returns the number of weights in fully connected layers of these sizes with that many input features."""
+    """Returns the number of weights in fully connected layers of these sizes on `features` inputs."""
     return sum(before * size for before, size in itertools.pairwise((features, *sizes)))
 
 

@@ -32,7 +32,7 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
     seed: int = setting(0, "Seed of weights, games and action sampling", low=0, high=2**31 - 1, section=USUAL)
     precision: str = setting(
         "auto",
-        "Type of large matrix products; auto is bfloat16 for pixels where the CPU is fast with it, else float32",
+        "Type of large matrix products; auto is bfloat16 for pixels on CPUs that are fast with it, else float32",
         choices=("auto", "float32", "bfloat16"),
     )
     device: str = setting(
@@ -73,10 +73,10 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
         section=OUTPUTS,
     )
     wandb_project: str | None = setting(
-        None, "Project in Weights & Biases, before WANDB_PROJECT; else doom_a3c", goes_with=WANDB, section=OUTPUTS
+        None, "Weights & Biases project; unset is WANDB_PROJECT, else doom_a3c", goes_with=WANDB, section=OUTPUTS
     )
     wandb_entity: str | None = setting(
-        None, "User or team in Weights & Biases, before WANDB_ENTITY", goes_with=WANDB, section=OUTPUTS
+        None, "Weights & Biases user or team; unset is WANDB_ENTITY", goes_with=WANDB, section=OUTPUTS
     )
     gif_every: int = setting(
         25,
@@ -87,7 +87,7 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
     )
     gif_overlay: str | None = setting(
         None,
-        "Show observation, action probabilities and value in gifs; saliency adds where the network looks, more slowly",
+        "Show observation, action probabilities and value in gifs; saliency, slower, also shows where the network looks",
         choices=("plain", "saliency"),
         bare="plain",
         section=OUTPUTS,
@@ -114,7 +114,7 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
 
     @cached_property
     def worker_count(self) -> int:
-        """Worker threads of this process; 0 `workers` are one per CPU, divided among hosts. Checkpoints keep the 0."""
+        """Worker threads of this process; `workers` = 0 is one per CPU, divided among hosts. Checkpoints keep the 0."""
         return self.workers or max(1, cpu_count() // (self.hosts if self.engine == "cluster" else 1))
 
     @property
@@ -123,7 +123,7 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
         return self.worker_count * self.envs_per_worker
 
     def count_opposed(self, agents: int) -> int:
-        """Returns the games of a worker whose matches have other players that do not learn."""
+        """Returns how many games of a worker are in matches whose other players do not learn."""
         if agents == 1 or self.opponents == "self":
             return 0
         games = self.envs_per_worker
@@ -150,7 +150,7 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
 
     @property
     def uses_vtrace(self) -> bool:
-        """Whether V-trace makes the targets, as rollouts may come from another policy than the learning one."""
+        """Whether V-trace makes the targets, because rollouts may come from a policy other than the learning one."""
         return self.vtrace and (self.learns_from_queue or self.explores)
 
     @property

@@ -83,7 +83,7 @@ class ClusterSettings:
     )
     max_policy_lag: int = setting(
         100,
-        "Largest policy lag, in updates since its oldest weights, at which a push is learned from",
+        "Largest policy lag of a push that is still learned from: updates since its oldest weights",
         unit="updates",
         low=0,
         goes_with=CLUSTER,

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 
 class UserError(Exception):
-    """A user's mistake, which the command line prints as one line and exits with status 2."""
+    """A user's mistake; the command line prints it as one line and exits with status 2."""
 
 
 class RunError(Exception):
-    """A failure of a run without a user's mistake, which the command line prints as one line and exits with status 1."""
+    """A failure of a run that is not a user's mistake; the command line prints it as one line and exits with status 1."""
 
 
 def first_line(error: BaseException) -> str:

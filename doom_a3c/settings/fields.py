@@ -1,8 +1,8 @@
-"""Records of settings: frozen dataclasses that make the flags, the help, the log and the checkpoint.
+"""Records of settings: frozen dataclasses from which flags, help, logs and checkpoints are made.
 
 A `setting` is a dataclass field with its help, unit and range. Users see flat settings: a `schedule` is one field of a
-record, and three settings. `cli.flags` makes command-line flags of them, and `parse_values` checks values from any source
-(flag, scenario file, checkpoint), so that each limit is written once.
+record, and three settings. `cli.flags` turns them into command-line flags, and `parse_values` checks values from any
+source (flag, scenario file, checkpoint), so that each limit is written once.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def select(values: Mapping[str, Any], record: type) -> dict[str, Any]:
 
 
 def hint(word: str, known: Iterable[str]) -> str:
-    """Returns ': its name here is X' for a former or foreign name of a known X, ': it was removed', or as `suggest`."""
+    """Returns ': its name here is X' for a former or foreign name of a known X, ': it was removed', or a suggestion."""
     known = list(known)
     if is_removed(word):
         return ": it was removed, as no game gained by it"

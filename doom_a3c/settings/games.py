@@ -13,7 +13,7 @@ from doom_a3c.settings.inputs import exists
 
 ATARI = "ALE/"  # begins the ids of Atari games
 RULE = re.compile(r"sv_[a-z0-9_]{1,40}")  # a variable of the engine that shapes a game
-FUNCTION = re.compile(r"[^\W\d]\w{0,99}\(\)")  # the id of an environment that a function of a program makes: 'MyEnv()'
+FUNCTION = re.compile(r"[^\W\d]\w{0,99}\(\)")  # the id of an environment made by a function of a program: 'MyEnv()'
 FREEDOOM, FIRST_MAP = "freedoom2.wad", "map01"  # ViZDoom's defaults
 
 
@@ -44,7 +44,7 @@ class _Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class DoomSpec(_Spec):
-    """A ViZDoom game: its files, buttons and engine settings. In scenario files a `config`, a cfg, sets most of them."""
+    """A ViZDoom game: its files, buttons and engine settings. In a scenario file, `config` names a cfg that sets most."""
 
     frames_per_second: ClassVar[int] = 35  # in real time
     wad: str = ""  # the level's file: an absolute path, or a name that ViZDoom ships; '' plays the iwad's own maps
@@ -111,7 +111,7 @@ GameSpec = DoomSpec | AtariSpec | GymnasiumSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """From the game's screen and numbers to the network's input."""
+    """How the game's screen and numbers become the network's input."""
 
     resolution: str = "160x120"  # rendered by ViZDoom
     color: bool = False
@@ -127,7 +127,7 @@ class Observation:
 
 
 def find_game_kind(table: Mapping[str, Any]) -> type[GameSpec]:
-    """Returns the spec for a [game] table: Gymnasium's if it has an id, else ViZDoom's."""
+    """Returns the spec for a [game] table: Atari's or Gymnasium's according to its id, ViZDoom's if it has none."""
     if "id" not in table:
         return DoomSpec
     return AtariSpec if str(table["id"]).startswith(ATARI) else GymnasiumSpec

@@ -50,7 +50,7 @@ def _read_starts(path: Path, level: Level, changed: int) -> Starts | None:
         things = _read_things(read_lump(path, level, "THINGS") or b"", hexen=hexen)
     if things is None:
         return None
-    # A start with another argument is for arrivals from another map.
+    # A start for player 1 with another argument is for arrivals from another map.
     types = {kind for kind, argument in things if kind != PLAYER_1 or argument == 0}
     deathmatch = sum(kind == DEATHMATCH for kind, _ in things)
     return Starts(PLAYER_1 in types, bool(types & {DEATHMATCH, *OTHER_PLAYERS}), deathmatch)
@@ -176,8 +176,8 @@ def _check_start(path: Path, level: Level, others: Mapping[str, Level]) -> None:
 def _check_match_starts(path: Path, level: Level, others: Mapping[str, Level], players: int) -> None:
     """Raises UserError unless each player of a match has a start of its own.
 
-    Without any the engine crashes. With too few of them players appear inside others, whom that kills: in hundreds of such
-    frags a match, or in an endless chain of them, which crashes the engine, too.
+    Without any, the engine crashes. With too few, players spawn inside others and kill them: hundreds of times in a match,
+    or in an endless chain, which crashes the engine, too.
     """
     starts = read_starts(path, level)
     if starts is None or starts.deathmatch >= players:

@@ -9,7 +9,7 @@ from typing import Any
 from doom_a3c.settings.errors import UserError, require, suggest
 from doom_a3c.settings.fields import parse_values, setting
 
-# ViZDoom's bots.cfg has these, each with skills of its own.
+# ViZDoom's bots.cfg has these, each with its own skills.
 BOTS = (
     *("Rambo", "McClane", "MacGyver", "Plissken", "Machete", "Anderson", "Leone", "Predator", "Ripley", "T800", "Dredd"),
     *("Conan", "Bond", "Jones", "Blazkowicz"),
@@ -21,10 +21,10 @@ MAX_PLAYERS = 16  # of the engine
 class MatchSettings:
     """Keys of [game.match] in a Doom scenario."""
 
-    bots: int = setting(0, "Players that are the engine's bots", low=0, high=len(BOTS))
-    agents: int = setting(1, "Players that are agents, each with an engine of its own", low=1, high=MAX_PLAYERS)
+    bots: int = setting(0, "Number of players that are the engine's bots", low=0, high=len(BOTS))
+    agents: int = setting(1, "Number of players that are agents, each with its own engine", low=1, high=MAX_PLAYERS)
     bot_names: tuple[str, ...] = setting((), "Names of the bots; unset chooses them at random", many=True)
-    bot_skill: int | None = setting(None, "Skill of all bots; unset leaves each its own", low=0, high=100)
+    bot_skill: int | None = setting(None, "Skill of all bots; unset keeps each bot's own", low=0, high=100)
     minutes: float = setting(4.0, "Length of a match in game time", above=0.0, high=60.0)
     force_respawn: bool = setting(True, "Whether dead players come back at once")
     respawn_protection: bool = setting(True, "Whether players cannot be hurt just after they come back")
@@ -57,7 +57,7 @@ class MatchSettings:
 
 
 def seat_bots(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a [game.match] table with bots in place of all agents but one; raises UserError if the game is no match."""
+    """Returns a [game.match] table with bots in place of all agents but one; raises UserError if the table is empty."""
     if (match := parse_match(table)) is None:
         raise UserError("--opponents bots: the game is no match: [game.match] bots = 7 makes one")
     others = {key: value for key, value in table.items() if key != "bot_names" or match.agents == 1}
@@ -71,7 +71,7 @@ def check_match(match: MatchSettings, buttons: Collection[str]) -> None:
 
 
 def check_match_file(tables: Mapping[str, Any], sources: Mapping[str, str]) -> None:
-    """Checks the [game.match] among the valid `tables` of a scenario file; `sources` are of its values, by path.
+    """Checks the [game.match] among the valid `tables` of a scenario file; `sources` has the source of each value, by path.
 
     Raises:
         UserError: for an empty one, or a setting of the file, not of its cfg, that a match does not use.
@@ -97,7 +97,7 @@ def parse_match(table: Mapping[str, Any]) -> MatchSettings | None:
     """Returns the settings of a [game.match] table, None for an empty one.
 
     Raises:
-        UserError: for an unknown key, a value out of range, or a name that is no bot's.
+        UserError: for an unknown key, a value out of range, or a name that no bot has.
     """
     if not table:
         return None

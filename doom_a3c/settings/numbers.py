@@ -22,7 +22,7 @@ def parse_number(text: str, kind: type, unit: str) -> int | float:
     The suffixes k, M and B multiply counts, and 1m is a million frames; a time is in `unit`, and 1m is a minute.
 
     Raises:
-        ValueError: if it is no number of that kind, or could mean several.
+        ValueError: if it is not a number of that kind, or is ambiguous.
     """
     text = text.strip()
     if unit in TIME_UNITS and (seconds := _parse_time(text)) is not None:
@@ -68,7 +68,7 @@ def _find_unit(word: str) -> str:
 
 
 def _explain(text: str, kind: type, unit: str) -> str:
-    """Returns why a text is no number of that kind and unit."""
+    """Returns why a text is not a number of that kind and unit."""
     text = text[:40]
     if unit in TIME_UNITS:
         return f"{text!r} is not a time in {unit}, such as 90, 90s, 10m or 1h30m"

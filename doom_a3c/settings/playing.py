@@ -15,7 +15,7 @@ class PlaySettings:
 
     episodes: int = setting(10, "Episodes to play", unit="episodes", low=1, high=100_000)
     # Differs from the benchmarks' seeds, whose games selected the shipped models or are reported on their cards.
-    seed: int = setting(3_000_000, "Seed of the first episode; each further episode adds 1", low=0, high=2**31 - 1)
+    seed: int = setting(3_000_000, "Seed of the first episode; each later episode adds 1", low=0, high=2**31 - 1)
     policy: str | None = setting(
         None,
         "Take the likeliest choices and mean numbers, or sample; unset is the policy that scored better in evaluation",
@@ -29,14 +29,14 @@ class PlaySettings:
     )
     record_episodes: int | None = setting(
         None,
-        "First episodes to keep as mp4 and gif; unset keeps the best, the median and the worst; 0 records none",
+        "Number of first episodes to keep as mp4 and gif; unset keeps the best, median and worst; 0 records none",
         unit="episodes",
         low=0,
         section=SHOWING,
     )
     overlay: str | None = setting(
         None,
-        "Show observation, action probabilities and value beside the game; saliency adds where the network looks",
+        "Show observation, action probabilities and value beside the game; saliency also shows where the network looks",
         choices=("plain", "saliency"),
         bare="plain",
         section=SHOWING,

@@ -1,4 +1,4 @@
-"""Former names of settings, their names in other programs, and removed settings, for messages with the name here."""
+"""Former names of settings, their names in other programs, and removed settings, for messages that give today's name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS = "in seconds, such as 90 or 10m"
 _WEIGHTS = "takes its weights; --resume continues a run"
 
 # By place: name here, difference, and names in stable-baselines3, CleanRL, Sample Factory, RLlib and earlier versions.
-# One foreign name may have several here: the first that a program, a file or a function knows is meant.
+# A foreign name may have several here: the first one that the program, file or function in question knows is meant.
 _TABLE = {
     "train.py": (
         ("scenario", "", "env env_id env_name environment task game game_name gym_id config config_file conf_file"),
@@ -165,7 +165,7 @@ def _normalize(word: str) -> str:
     return word.strip("-_").replace("-", "_").lower()
 
 
-_API_NAMES = {  # names of stable-baselines3's, and what to use here
+_API_NAMES = {  # stable-baselines3's names, and what to use here
     **dict.fromkeys(("A2C", "A3C", "PPO", "RecurrentPPO", "make_vec_env"), "doom_a3c.train(scenario)"),
     **dict.fromkeys(("evaluate", "evaluate_policy"), "agent.play(episodes=100).scores"),
     "predict": "agent.act(observation, state)",
@@ -177,5 +177,5 @@ _API_NAMES = {  # names of stable-baselines3's, and what to use here
 
 
 def describe_api_name(name: str) -> str:
-    """Returns ': use X' for a name of stable-baselines3's, '' for any other."""
+    """Returns ': use X' for one of stable-baselines3's names, '' for any other."""
     return f": use {_API_NAMES[name]}" if name in _API_NAMES else ""

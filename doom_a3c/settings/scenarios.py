@@ -47,7 +47,7 @@ class Scenario:
     observation: Observation = field(default_factory=Observation)
     network: Network = field(default_factory=Network)
     training: Mapping[str, Any] = field(default_factory=dict)  # overrides of Config's defaults
-    sources: Mapping[str, str] = field(default_factory=dict, compare=False)  # of values that are no defaults, by path
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)  # of values that are not defaults, by path
 
 
 MEANS = ("expected_mean", "random_mean")  # scores of one game: no base passes them on
@@ -69,7 +69,7 @@ def apply_overrides(scenario: Scenario, values: Mapping[str, Any], source: str) 
             raise UserError(f"--shaping goes with Doom only, and {scenario.name} is another game")
         shaped = dataclasses.replace(scenario.game, shaping=parse_shaping(own.shaping))
         scenario = validate_scenario(dataclasses.replace(scenario, game=shaped))
-    if config.opponents == "bots":  # they are the game's own: another match, and nothing for the trainer to do
+    if config.opponents == "bots":  # the engine's own: only the match changes, and the trainer has nothing to do
         doom = scenario.game if isinstance(scenario.game, DoomSpec) else DoomSpec()
         seated = dataclasses.replace(doom, match=seat_bots(doom.match))
         scenario = validate_scenario(dataclasses.replace(scenario, game=seated))
@@ -80,7 +80,7 @@ def apply_overrides(scenario: Scenario, values: Mapping[str, Any], source: str) 
 def apply_layers(
     scenario: Scenario, training: Mapping[str, Any], layers: Sequence[Layer], source: str
 ) -> tuple[Scenario, Config]:
-    """Returns the scenario and the config of a run: the `training` values, and flat values in layers over them.
+    """Returns the scenario and the config of a run: the `training` values, overridden by layers of flat values.
 
     Raises:
         UserError: as `apply_overrides` does.
@@ -103,7 +103,7 @@ def split_overrides(values: Mapping[str, Any], source: str) -> tuple[GameSetting
 
 
 def to_plain(scenario: Scenario) -> dict[str, Any]:
-    """Returns a scenario as nested plain data, for JSON; the sources of its values are no part of it."""
+    """Returns a scenario as nested plain data, for JSON; the sources of its values are left out."""
     return {key: value for key, value in dataclasses.asdict(scenario).items() if key != "sources"}
 
 
@@ -213,7 +213,7 @@ def validate_scenario(scenario: Scenario) -> Scenario:
 def most_parameters(scenario: Scenario) -> int:
     """Returns an upper bound of the network's parameters.
 
-    It assumes 1,000,000 parameters in the heads, 10,000 observed numbers of a Gymnasium game, and 1,000 about its action.
+    It allows for 1,000,000 parameters in the heads, 10,000 numbers from a Gymnasium game, and 1,000 about the last action.
     """
     pixels = (*scenario.observation.size, scenario.observation.channels)
     seen = [(pixels, 10_000), (None, 10_000)] if isinstance(scenario.game, GymnasiumSpec) else [_find_least_input(scenario)]

@@ -35,13 +35,13 @@ class Setting:
     unit: str = ""
     low: float | None = None  # the smallest value
     high: float | None = None  # the largest
-    above: float | None = None  # a bound below the smallest value
+    above: float | None = None  # an exclusive lower bound
     choices: tuple[str, ...] = ()
     goes_with: Group | None = None
     section: str = "settings"  # of the help
     switch: bool = False  # set by its flag only, without a value
     default_words: str = ""  # in the help, in place of the default
-    bare: str = ""  # the value of the flag without one
+    bare: str = ""  # the value if the flag is given without one
     many: bool = False  # takes several values
 
     @property
@@ -138,7 +138,7 @@ def format_number(value: object) -> str:
 
 def make_flag(name: str) -> str:
     """Returns the command-line flag of a setting's name."""
-    return "--" + name.rstrip("_").replace("_", "-")  # `from_` stands for a word of Python's
+    return "--" + name.rstrip("_").replace("_", "-")  # `from_`, because `from` is a keyword of Python
 
 
 def format_value(value: object) -> str:

@@ -45,7 +45,7 @@ def find_source(sources: Mapping[str, str], path: str) -> str:
 
 
 def flatten(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields path and value of everything in nested tables that is no table."""
+    """Yields path and value of everything in nested tables that is not itself a table."""
     for key, value in tables.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}.")

@@ -13,7 +13,7 @@ class Stream(IntEnum):
     WEIGHTS = 1  # the initial weights
     TRAINING = 2  # the games and actions of a worker
     EVALUATION = 3  # the games and actions of an evaluator
-    MINIBATCHES = 4  # an earlier version used 5: a number keeps its meaning
+    MINIBATCHES = 4  # 5 was another purpose in an earlier version: numbers are never given a new meaning
     PLAY = 6  # actions of played episodes
     RANDOM_PLAY = 7
     RESTARTS = 8  # seeds of restarted episodes

@@ -18,7 +18,7 @@ from doom_a3c.settings.setting import (
     USUAL,
 )
 
-MAX_NORMALIZED = 10.0  # normalized: the first reward after a long pause would be in the hundreds
+MAX_NORMALIZED = 10.0  # standard deviations; without it, the first reward after a long pause would be in the hundreds
 
 
 OPPONENTS = ("self", "past")  # or a checkpoint
@@ -84,7 +84,7 @@ class TrainingSettings:
     )
     normalize_advantages: bool = setting(
         False,
-        "Normalize the advantages of a minibatch: subtract the mean, divide by the standard deviation or 0.1 if larger",
+        "Normalize the advantages of a minibatch: subtract the mean, divide by the standard deviation, at least 0.1",
     )
     accumulate: int = setting(1, "Rollouts whose gradients are averaged into one update", unit="rollouts", low=1, high=1024)
     epochs: int = setting(
@@ -119,7 +119,7 @@ class TrainingSettings:
     )
     target_kl: float = setting(
         0.0,
-        "Target KL per rollout; the learning rate falls above twice it and rises below half; 0 disables",
+        "Target KL per rollout; the learning rate falls above twice the target and rises below half; 0 disables",
         unit="nats",
         low=0,
         goes_with=REPEATED,
@@ -139,7 +139,7 @@ class TrainingSettings:
     )
     rollback_drop: float = setting(
         0.5,
-        "Share of its gain that the mean score may lose before the best weights return; 0 never rolls back",
+        "Share of the mean score's gain that may be lost before the best weights are restored; 0 never rolls back",
         low=0,
         high=1,
         goes_with=LOCAL,
@@ -167,7 +167,7 @@ class TrainingSettings:
         high=100,
         goes_with=EXPLORATION,
     )
-    vtrace: bool = setting(True, "Correct rollouts of an older or exploring policy by V-trace")
+    vtrace: bool = setting(True, "Correct rollouts of an older or exploring policy with V-trace")
     rho_clip: float = setting(
         1.0, "V-trace clip of the importance weights in temporal differences; 1e9 disables", above=0, goes_with=CORRECTION
     )

@@ -18,7 +18,7 @@ from doom_a3c.settings.scenarios import to_plain
 _BARE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,100}")
 _ID = re.compile(
     r"(?!GymV2|doom_a3c/)([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]{1,100}-v\d{1,4}"
-)  # these create other environments by name
+)  # the excluded ones create other environments by name
 _MAKE_ARGUMENTS = ("render_mode", "max_episode_steps", "disable_env_checker", "id")  # arguments of gymnasium.make itself
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_-]{0,100}")
 
@@ -70,7 +70,7 @@ def check_game_allowed(game: Mapping[str, Any], source: str, override: GameOverr
 def choose_override(game: Mapping[str, Any], wad: str, scenario: str) -> GameOverride:
     """Returns the override that a user must repeat to load a checkpoint with that [game] table.
 
-    It names the `wad`, else the `scenario`, or nothing if the checkpoint loads without.
+    It names nothing if the checkpoint loads without an override, else the `wad` if that suffices, else the `scenario`.
     """
     for override in (NO_OVERRIDE, GameOverride(wad=wad or None)):
         try:

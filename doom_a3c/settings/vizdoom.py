@@ -1,4 +1,4 @@
-"""ViZDoom's settings that a scenario may change, only of the game itself, and its cfg files, read into a [game] table.
+"""ViZDoom's settings that a scenario may change, those of the game itself; and its cfg files, read into a [game] table.
 
 ViZDoom's other settings name programs, their arguments, files or other configurations. They are refused, because a
 scenario can come from a stranger's checkpoint. ViZDoom could read cfg files itself, but then a scenario would not be data,

@@ -1,7 +1,7 @@
 """Reads WAD files and zip archives (pk3) of them: checks that they are complete, lists their maps, and detects games.
 
-Maps are counted as the engine counts them. In an archive it loads `maps/NAME.wad`, as the map NAME, and WADs at the top, in
-any case; for a map anywhere else it silently plays the game's own map of that name.
+Only the maps that the engine finds count. In an archive it loads `maps/NAME.wad`, as the map NAME, and WADs at the top, in
+upper or lower case; for a map anywhere else it silently plays the game's own map of that name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GAME_FILES = (".wad", ".pk3", ".ipk3", ".zip")
 ARCHIVES = (".pk3", ".ipk3", ".zip", ".pk7", ".7z", ".rar")  # the engine does not open them inside another archive
 MAX_LUMPS = 100_000  # Freedoom has 3,000
 MAX_INNER_BYTES = 256 * 2**20  # of the WADs in an archive, which are unpacked for reading
-PALETTE = "PLAYPAL"  # every game has one; the engine does not start without
+PALETTE = "PLAYPAL"  # every game has one; the engine does not start without it
 _KINDS = (b"IWAD", b"PWAD")
 _HEAD = struct.Struct("<4sII")  # kind, entries in the directory, offset of the directory
 _ENTRY = struct.Struct("<II8s")  # offset of a lump, its size, its name
@@ -91,7 +91,7 @@ def read_contents(path: Path) -> Contents:
 
 
 def check_archive(path: Path) -> None:
-    """Raises UserError for an archive in another format than zip; other files pass."""
+    """Raises UserError for an archive in a format other than zip; other files pass."""
     if not path.is_file():
         return
     with _open_wad(path) as file:
@@ -178,7 +178,7 @@ def _read_archive(file: IO[bytes], path: Path) -> Contents:
 
 
 def _split_path(filename: str) -> tuple[list[str], str, str]:
-    """Returns the folders of a file in an archive, its name and its extension, in the engine's notation."""
+    """Returns the folders of a file in an archive, its name and its extension, in lower case."""
     *folders, name = filename.replace("\\", "/").lower().split("/")
     return folders, *os.path.splitext(name)
 
@@ -196,7 +196,7 @@ def _find_levels_inside(filename: str, archive: str, lumps: Sequence[Lump]) -> I
         if first or found:
             yield Level(stem.upper(), filename, loaded=first is not None, lumps=(first or found[0]).lumps)
         return
-    top = folders in ([], [archive.lower()])  # mine.zip may have all in a folder mine
+    top = folders in ([], [archive.lower()])  # mine.zip may have everything in a folder mine
     for level in found:
         yield level._replace(inside=filename, loaded=top)
 

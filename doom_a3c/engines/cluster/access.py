@@ -1,4 +1,4 @@
-"""Checks before Ray is imported: it is installed, the cluster answers, and a token keeps strangers out."""
+"""Checks, before Ray is imported, that it is installed, that the cluster answers and that a token keeps strangers out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOLDER = "ray_a3c_"  # prefix of the folder of a cluster, followed by a process
 _REMOVE = 'read -r _; for i in 1 2 3 4 5 6 7 8 9; do rm -rf -- "$1"; sleep 0.$i; [ -e "$1" ] || exit; done'
 
 # Read by every process of Ray when it starts. A silent node counts as dead after 6 seconds instead of 65. With Ray's
-# default niceness of 15, games and server would hardly run beside any other load.
+# default niceness of 15, games and server would hardly run under any other load.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_health_check_initial_delay_ms": "1000",
@@ -39,7 +39,7 @@ HOW_TO_GUARD = (
 
 
 def check(address: str | None) -> None:
-    """Prepares the environment so that Ray admits only holders of a token; for a cluster of its own, Ray makes the token.
+    """Prepares the environment so that Ray admits only holders of a token; without an address, Ray makes the token itself.
 
     Raises:
         UserError: if Ray is not installed, or a cluster of several machines would be open to strangers.
@@ -70,7 +70,7 @@ def check_reachable(address: str) -> None:
 
 @contextlib.contextmanager
 def make_own_folder() -> Iterator[str]:
-    """Makes a folder for a cluster that this process starts; it is removed when this process ends, even by a kill."""
+    """Makes a folder for a cluster that this process starts; it is removed when this process ends, even if killed."""
     _sweep()
     folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}_", dir="/tmp")  # short: it holds sockets
     with _start_remover(folder):
@@ -80,8 +80,8 @@ def make_own_folder() -> Iterator[str]:
 def _start_remover(folder: str) -> subprocess.Popen[bytes]:
     """Starts a shell that removes a folder once its input closes: at the end of a `with` block, or with this process.
 
-    Ctrl-C while Ray starts ends this process at once, while Ray's processes keep writing for a moment. The shell runs in a
-    session of its own, where signals of the terminal do not reach it.
+    Ctrl-C while Ray starts ends this process at once, while Ray's processes keep writing for a moment. The shell runs in
+    its own session, out of reach of the terminal's signals.
     """
     command, quiet = ["sh", "-c", _REMOVE, "sh", folder], subprocess.DEVNULL
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True)

@@ -35,8 +35,8 @@ from doom_a3c.settings.errors import UserError
 
 _TICK_SECONDS = 0.5
 _STATE_SECONDS = 5.0  # between two copies of the server's state: a dead server loses no more
-_PATIENCE_SECONDS = 300.0  # without an answer from the server, until the run ends
-_MAX_FAILURES = 3  # consecutive failures of a host, until it is abandoned
+_PATIENCE_SECONDS = 300.0  # without an answer from the server, after which the run ends
+_MAX_FAILURES = 3  # consecutive failures of a host, after which it is abandoned
 _STOP_SECONDS = 8.0  # for the hosts to end by themselves
 _NO_ANSWER = (UnreachableError, ServerError, UserError)  # UserError: the server could not be made
 
@@ -129,7 +129,7 @@ class ClusterEngine:
             self.capture()
 
     def _tend_hosts(self) -> None:
-        """Starts the missing hosts of every machine, and handles the ended ones."""
+        """Starts the missing hosts of every machine, and handles those that have ended."""
         for name in [name for name, host in self._hosts.items() if host.has_ended()]:
             if not self._note_end(name, self._hosts.pop(name)):
                 return  # the run is over, as the next status will say
@@ -150,7 +150,7 @@ class ClusterEngine:
         self._started += 1
 
     def _draw_generation(self) -> int:
-        """Returns an unused generation; the clock makes it larger than any of an earlier driver."""
+        """Returns an unused generation; the clock makes it larger than any that an earlier driver drew."""
         self._newest = max(self._newest + 1, time.time_ns() // 1000)
         return self._newest
 
@@ -197,7 +197,7 @@ class ClusterEngine:
                 self._copied = time.monotonic()
 
     def add_fault(self, kind: str) -> None:
-        """Counts a fault on the server, as soon as it answers."""
+        """Counts a fault on the server, as soon as the server answers."""
         self._faults.append(kind)
         if self._server_is_gone:
             self._count_faults_here()
@@ -206,7 +206,7 @@ class ClusterEngine:
         with self._lock:
             while self._faults:
                 self._progress.add_fault(self._faults.popleft())
-            self._state["counters"]["faults"] = dict(self._progress.faults)  # with the server's last counts
+            self._state["counters"]["faults"] = dict(self._progress.faults)  # these include the server's last counts
 
     def _send_faults(self) -> None:
         while self._faults:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from doom_a3c.engines.cluster.messages import Verdict, is_count
 
-MAX_REFUSED = 3  # refused pushes of a host, until it is fenced off
+MAX_REFUSED = 3  # refused pushes of a host, after which it is fenced off
 Numbers = tuple[int, int, int]  # generation, newest sequence number, refused pushes
 
 
@@ -30,13 +30,13 @@ class Members:
         return self._members[host]
 
     def enroll(self, hosts: Mapping[str, int]) -> None:
-        """Registers the generation of each host; ignores generations older than the known ones, which arrive late."""
+        """Registers the generation of each host; ignores late calls with generations older than the known ones."""
         for host, generation in hosts.items():
             if host not in self._members or generation > self._members[host].generation:
                 self._members[host] = Member(generation)
 
     def restore(self, numbers: Mapping[str, Numbers]) -> None:
-        """Restores the numbers of another server, for processes that still have the same generation."""
+        """Restores the numbers from an earlier server, for processes that still have the same generation."""
         for host, known in numbers.items():
             if host in self._members and self._members[host].generation == known[0]:
                 self._members[host] = Member(*known)

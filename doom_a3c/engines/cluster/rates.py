@@ -10,7 +10,7 @@ from doom_a3c.record.metrics.loggers import Logger
 from doom_a3c.record.metrics.rate_limiter import RateLimiter, log_limiter
 
 _SECONDS = 2.0  # shortest interval of a measurement
-_SILENT_SECONDS = 30.0  # without a push, until a host is left out
+_SILENT_SECONDS = 30.0  # without a push, after which a host is left out
 
 
 class _Measured(NamedTuple):
@@ -52,7 +52,7 @@ class Rates:
             frames: played by the run, for the logs.
 
         Returns:
-            The hosts with a push since the last measurement; none if it is too early for a new one.
+            The hosts with a push since the last measurement; [] if it is too early for a new measurement.
         """
         self._lags += lags
         now = time.monotonic()

@@ -1,8 +1,8 @@
 """The cluster engine's use of Ray: an authenticated connection, actors, and calls of the parameter server.
 
 The only module that imports Ray, and only inside functions: Ray is an optional extra, takes a second to import, and reads
-the token's settings at once. It does not import TensorFlow, because every process of the cluster imports this module first
-and a blueprint then sets up TensorFlow.
+the token's settings while it is imported. This module does not import TensorFlow, because every process of the cluster
+imports it before a blueprint sets TensorFlow up.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 _SERVER = "parameter_server"
 CALL_SECONDS = 30.0  # until an unanswered call is repeated
-# Ray's processes import this package from there, even if a script has found it by a change of its own sys.path.
+# Ray's processes import this package from here, even if a script found it by changing its own sys.path.
 _PACKAGE_FOLDER = str(Path(doom_a3c.__file__).resolve().parents[1])
-_OBJECT_STORE = 300 * 2**20  # bytes, of a cluster that this process starts: it holds only messages under way
+_OBJECT_STORE = 300 * 2**20  # bytes, in a cluster that this process starts: it holds only messages in flight
 
 MakeServer = Callable[[Settings], Server]
 MakeHost = Callable[[Settings, str, int, Server], "Host"]
@@ -55,7 +55,7 @@ def connect(address: str | None, namespace: str, gpu: bool = False) -> Iterator[
     """Connects to the cluster at `address`, or starts one on this machine for the length of the context.
 
     Raises:
-        UserError: if there is no cluster at `address`, if no machine has a GPU while `gpu` is true, or as `access.check`.
+        UserError: if there is no cluster at `address`, if `gpu` and no machine has a GPU, or as in `access.check`.
     """
     check(address)
     import ray
@@ -148,8 +148,8 @@ class _ServerProxy:
 def connect_server() -> Server:
     """Returns a proxy of the run's server, which survives restarts of the server.
 
-    Its methods raise UnreachableError if no answer comes, whether or not the call arrived, UserError for a user mistake,
-    and ServerError for any other error of the server.
+    Its methods raise UnreachableError if no answer comes, whether or not the call arrived; UserError for a user's
+    mistake; and ServerError for any other error of the server.
     """
     return cast(Server, _ServerProxy())
 

@@ -95,7 +95,7 @@ class GradientAccumulator:
             return self._taken + 1
 
     def take_push(self) -> Push:
-        """Waits until the sum is large enough, returns it as a push and starts a new one; the last push is answered."""
+        """Marks the last push as answered, waits until the sum is large enough, and returns it as the next push."""
         with self._changed:
             self._answered = self._taken
             self._changed.notify_all()

@@ -1,8 +1,8 @@
 """The parameter server of the cluster engine: the global model, with a protocol that survives lost messages and restarts.
 
 The server does not depend on how calls reach it. Hosts push gradients or rollouts with their name, generation and a
-sequence number; every push is applied at most once, in the order of its host. The driver draws a unique, increasing
-generation for each process of a host; by it the server knows the current process under a name, even after a restart.
+sequence number; every push is applied at most once, in the order in which its host sent it. The driver draws a unique,
+increasing generation for each process of a host, which tells the server, even a restarted one, whose pushes still count.
 
 | answer    | when                                                               | the host then           |
 |-----------|--------------------------------------------------------------------|-------------------------|
@@ -59,7 +59,7 @@ MAX_GIFS = 4  # waiting for the driver
 SECONDS_BETWEEN_GIFS = 60.0  # over all hosts
 MAX_LAGS = 10_000  # waiting for the driver
 MAX_REFUSALS = 20  # waiting for the driver
-ROOM_SECONDS = 1.0  # a push waits for room in the queue of rollouts: cheaper than a repeated push
+ROOM_SECONDS = 1.0  # for which a push waits for room in the queue of rollouts: cheaper than repeating it
 TRAINER_SECONDS = 10.0  # for the last update at the end of a run; twice this is less than the time-out of a call
 
 
@@ -104,7 +104,7 @@ class ParameterServer:
         self._refusals: deque[str] = deque(maxlen=MAX_REFUSALS)
         self._gif_limiter = gif_limiter or RateLimiter(SECONDS_BETWEEN_GIFS)
         self._ready = self._over = False
-        self._failure: BaseException | None = None  # while applying a push
+        self._failure: BaseException | None = None  # raised while applying a push
 
     def start(self, state: ServerState, hosts: dict[str, int]) -> None:
         with self._lock:
@@ -149,7 +149,7 @@ class ParameterServer:
                 self._progress.add_fault("fenced_push")
             if verdict not in ("applied", "stale", "duplicate", "refused"):
                 return {"verdict": verdict}
-            # Versions count from this server's first state: a host may know the same number from another server.
+            # Versions count from this server's first state: a host may have the same number from an earlier server.
             known_version = known_version if host in self._answered and type(known_version) is int else -1
             self._answered.add(host)
             answer = self._make_answer(verdict, known_version)

@@ -1,4 +1,4 @@
-"""Checks pushes against a broken host, not a hostile one (docs/security.md): types, shapes, sizes, and finite numbers."""
+"""Checks types, shapes, sizes and finiteness of pushes, against broken hosts, not hostile ones (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PushRules:
     """Compares the pushes of a run with an example, whose counts are maxima."""
 
     def __init__(self, config: Config, network: ACNetwork) -> None:
-        # While a push waits for its answer, each worker may have played for it and for the next one.
+        # While a push awaits its answer, each worker may have contributed to it and to the next one.
         most = config.push_rollouts + 2 * MAX_WORKERS * config.accumulate if config.sends_gradients else 1  # rollouts
         self._norm = 1.01 * most * config.max_grad_norm  # of a sum of clipped gradients, with room for rounding
         self._distribution, steps = network.distribution, most * config.steps_per_rollout
@@ -78,7 +78,7 @@ class PushRules:
 
 
 def _check_like(part: Any, like: Any, name: str) -> None:
-    """Raises ValueError unless a part of a push fits the example's; a list of one part there may have any length."""
+    """Raises ValueError unless a part of a push fits the example's; a list of one in the example stands for any length."""
     fits = type(part) is type(like)
     match like:
         case int():

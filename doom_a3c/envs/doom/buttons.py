@@ -75,7 +75,7 @@ def make_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> ButtonAct
     buttons, or a step of a delta button, such as `{ TURN_LEFT_RIGHT_DELTA = { steps = 21, most = 12.5 } }`, evenly spaced
     from -12.5 to 12.5 per frame. 'heads' makes the groups: forward and back, left and right, turns (in 21 steps with the
     delta button), attack, use, jump and crouch, weapons, and each other button. 'auto' is 'heads' for a game that offers
-    more than moves, turns and shots, and else 'together'. All other settings make a single choice, see `build_actions`.
+    more than moves, turns and shots, otherwise 'together'. All other settings make a single choice, see `build_actions`.
 
     Raises:
         UserError: as `build_actions`, or if a group is wrong.
@@ -96,7 +96,7 @@ def make_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> ButtonAct
 
 
 def _name_buttons(buttons: Sequence[vizdoom.Button]) -> tuple[list[str], list[str]]:
-    """Returns the names of all buttons, and those of buttons that are pressed or not."""
+    """Returns the names of all buttons, and those of the binary ones, which are either pressed or not."""
     return [button.name for button in buttons], [button.name for button in buttons if not vizdoom.is_delta_button(button)]
 
 
@@ -114,7 +114,7 @@ def _find_heads(names: Sequence[str], binary: Sequence[str]) -> list[list[list[s
 
 
 def _list_steps(name: str, steps: int, most: float) -> list[list[str]]:
-    """Returns nothing, if it is among the steps, and the steps of a delta button."""
+    """Returns the steps of a delta button, preceded by the idle choice, [], if 0 is one of them."""
     amounts = np.linspace(-most, most, steps).round(6).tolist()
     return [*([[]] if 0 in amounts else []), *([f"{name}={amount:.6g}"] for amount in amounts if amount)]
 
@@ -177,8 +177,8 @@ def build_actions(setting: Any, buttons: Sequence[vizdoom.Button]) -> list[list[
     - A list of groups: one action for each choice of one element from every group. [["TURN_LEFT", "TURN_RIGHT", []],
       ["ATTACK", []]] makes six.
 
-    The first three leave out delta buttons. In lists a delta button has its amount per frame: "TURN_LEFT_RIGHT_DELTA=-1.5"
-    turns 1.5 degrees to the left, so 6 in a step of 4 frames.
+    The first three leave out delta buttons. In a list, a delta button comes with its amount per frame:
+    "TURN_LEFT_RIGHT_DELTA=-1.5" turns 1.5 degrees to the left, so 6 in a step of 4 frames.
 
     Raises:
         UserError: if the scenario has no usable button or too many combinations, names an unknown button, or gives a delta

@@ -58,9 +58,9 @@ class DoomProcess:
         files: Mapping[str, str] = NO_FILES,
         is_abandoned: Callable[[], bool] | None = None,
     ) -> None:
-        """Starts an engine; `configure` sets the game up. The texts of `files` are in its folder, by name.
+        """Starts an engine; `configure` sets the game up. The engine's folder gets the texts of `files`, by name.
 
-        The watchdog calls `is_abandoned` while the engine is busy, and kills it if that returns True.
+        The watchdog calls `is_abandoned` while the engine is busy, and kills the engine if the call returns True.
 
         Raises:
             EngineError: if the engine dies or hangs while starting.

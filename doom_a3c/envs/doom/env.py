@@ -96,7 +96,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         """
         super().reset(seed=seed)
         info: dict[str, Any] = {"seed": int(self.np_random.integers(2**31))}
-        if self._match is not None:  # only in a new engine does the seed determine a match
+        if self._match is not None:  # the seed determines a match only in a new engine
             self._drop_process()
         elif self._process is not None and info["seed"] % RENEWAL == 0:
             self._renew()
@@ -142,7 +142,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         return self._observe(), float(reward), ended and not truncated, truncated, info
 
     def _add_match_info(self, match: Match, ended: bool, info: dict[str, Any]) -> None:
-        """Adds the result of a match to the info of its last step, and lost bots to those of others."""
+        """Adds the result of a match to the info of its last step, and faults for lost bots to those of earlier steps."""
         game = cast(DoomProcess, self._process).game
         if ended:
             info[RIVALS] = list(match.read_rivals(game))
@@ -166,7 +166,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         return to_rgb(self._screen)
 
     def picture(self, final: bool) -> Pixels | None:
-        """Returns the newest screen, [height, width, 3]; None if `final`, as the engine draws no end of an episode."""
+        """Returns the newest screen, [height, width, 3]; None if `final`: the engine does not draw an episode's end."""
         return None if final else self.render()
 
     def _drop_process(self) -> None:

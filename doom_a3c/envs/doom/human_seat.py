@@ -12,7 +12,7 @@ from doom_a3c.envs.processes.connection import Wire
 from doom_a3c.settings.games import DoomSpec, Observation
 from doom_a3c.settings.interface import PORT
 
-# What a person can do; an action is a number for each: whether it is pressed, and degrees to turn by.
+# What a person can do; an action has a number for each: 1 if it is pressed, or the degrees to turn by.
 CONTROLS = (
     *("MOVE_FORWARD", "MOVE_BACKWARD", "MOVE_LEFT", "MOVE_RIGHT", "TURN_LEFT_RIGHT_DELTA"),
     *("ATTACK", "USE", "SPEED", "SELECT_NEXT_WEAPON"),
@@ -21,7 +21,7 @@ RESOLUTION = "640x480"
 
 
 class HumanSeat(SeatEnv):
-    """A person's player: steps are frames, and actions the states of `CONTROLS`. The engine is large and in colour."""
+    """A person's player: steps are frames, and actions the states of `CONTROLS`. Its screen is large and in colour."""
 
     def __init__(self, game: DoomSpec, observation: Observation, number: int) -> None:
         own = replace(game, available_buttons=CONTROLS, buttons="single", frame_skip=1, shaping={})
@@ -32,7 +32,7 @@ class HumanSeat(SeatEnv):
 
 
 class SeatServer:
-    """A player of a match in a process of its own. Owns its environment."""
+    """A player of a match, in its own process. Owns its environment."""
 
     def __init__(self, env: SeatEnv, wire: Wire) -> None:
         self._env, self._wire = env, wire

@@ -10,16 +10,16 @@ from contextlib import suppress
 from doom_a3c.envs.processes.ends import MATCH_BROKEN, EngineError
 
 WAIT_SECONDS = 12.0  # longer than a hanging engine lives
-UNKNOWN = 255  # the state of a player that does not know it
-OUT_OF_STEP = "out_of_step"  # a kind of fault: the engines of a match no longer play the same one
+UNKNOWN = 255  # sent by a player that does not know its state
+OUT_OF_STEP = "out_of_step"  # a kind of fault: the engines of a match no longer agree on its state
 
 
 class Lockstep:
     """A player's connections to the others of its match. Owns the sockets.
 
-    Left to their network code, engines that ran ahead waited for each other: two players made 30 decisions a second, and
-    500 when none begins a frame before the others. A step's last frames could even wait for ever: an engine sends its part
-    of a frame when it is asked for the frame.
+    Left to their network code, engines ran ahead and then waited for each other: two players made 30 decisions a second,
+    against 500 when none begins a frame before the others. The last frames of a step could even wait forever, as an engine
+    sends its part of a frame only when it is asked for that frame.
     """
 
     def __init__(self, others: Sequence[socket.socket]) -> None:
@@ -46,7 +46,7 @@ class Lockstep:
 
     def is_broken(self) -> bool:
         """Returns whether another player has failed; any thread may ask."""
-        with suppress(OSError, ValueError):  # closed meanwhile
+        with suppress(OSError, ValueError):  # closed in the meantime
             ready, _, _ = select.select(self._others, (), (), 0)
             return any(not other.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) for other in ready)
         return False

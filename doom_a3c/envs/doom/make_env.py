@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def make_doom(
     game: DoomSpec, observation: Observation, limited: bool, render_mode: str | None = "rgb_array"
 ) -> gymnasium.Env[Any, Any]:
-    """Returns one game of Doom; `limited` ends an episode after `MAX_EPISODE_STEPS` steps, but a match by its length alone.
+    """Returns one game of Doom; `limited` ends an episode after `MAX_EPISODE_STEPS` steps, but leaves matches their length.
 
     Raises:
         UserError: for a mistake in the scenario or its files.

@@ -13,7 +13,7 @@ BOT_LOST = "bot_lost"  # a kind of fault
 SKILLED_BOTS = "bots.cfg"  # in the engine's folder
 _SKILLS = ("aiming", "perfection", "reaction", "isp")
 CONNECT_SECONDS = 8  # for the engines of a match to meet
-_JOINING_FRAMES = 35  # within which added bots join, as a rule after one
+_JOINING_FRAMES = 35  # within which added bots join, usually after one frame
 _COUNT = vizdoom.GameVariable.PLAYER_COUNT
 _FRAGS = [getattr(vizdoom.GameVariable, f"PLAYER{number}_FRAGCOUNT") for number in range(1, 17)]
 
@@ -53,11 +53,11 @@ class Match:
         self._are_named = bool(match.bot_names)
         self._commands = [f"addbot {name}" for name in match.bot_names] or ["addbot"] * match.bots
         self._frags = 0.0
-        self._check_at = 0  # the frame of the next look for lost bots
+        self._check_at = 0  # the frame of the next check for lost bots
         self._has_lost = False  # whether bots have been lost in this match
 
     def begin(self, game: vizdoom.DoomGame, hosts: bool = True) -> None:
-        """Begins a match on an engine that has just started; one that `hosts` adds the bots."""
+        """Begins a match on an engine that has just started; adds the bots if this engine `hosts` the match."""
         for command in self._commands if hosts else ():
             game.send_game_command(command)
         self._frags, self._check_at, self._has_lost = 0.0, _JOINING_FRAMES, False
@@ -68,7 +68,7 @@ class Match:
         return self._frags - before
 
     def readd_lost(self, game: vizdoom.DoomGame, hosts: bool = True) -> int:
-        """Notes that bots have left; one that `hosts` adds them again, and returns how many. Others return 0."""
+        """Notes that bots have left; an engine that `hosts` adds them again and returns how many; others return 0."""
         if game.get_episode_time() < self._check_at:
             return 0
         lost = self._count_missing(game)
@@ -89,7 +89,7 @@ class Match:
         return sum(place * int(frags) for place, frags in enumerate(self._read_frags(game), 1)) % 251
 
     def read_rivals(self, game: vizdoom.DoomGame) -> Sequence[float]:
-        """Returns the frags of the others in a match that has ended; none if a bot was lost, and its frags with it."""
+        """Returns the frags of the others in a match that has ended; [] if a bot was lost, since its frags are lost too."""
         if self._has_lost or self._count_missing(game) > 0:
             return []
         own = int(game.get_game_variable(vizdoom.GameVariable.PLAYER_NUMBER))

@@ -15,7 +15,7 @@ from doom_a3c.settings.match import parse_match
 
 
 class DoomVideoRecorder:
-    """Records episodes in colour, also if the network sees grey. Owns a second engine.
+    """Records episodes in colour, even if the network sees grey. Owns a second engine.
 
     ViZDoom is deterministic in seed and actions, so a second game with the same seed and actions renders the same episode
     at any resolution, while the network's observations stay as in training.

@@ -1,4 +1,4 @@
-"""Films ViZDoom episodes in a process of its own, so that an engine's crash cannot hurt this one."""
+"""Films ViZDoom episodes in a separate process, so that an engine's crash cannot hurt this one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _make_recorder(
 
 
 class RemoteVideoRecorder:
-    """A video recorder for Doom, in a process of its own. Owns the process."""
+    """A video recorder for Doom, in a separate process. Owns the process."""
 
     def __init__(self, game: DoomSpec, observation: Observation, resolution: str, every_frame: bool = True) -> None:
         """Starts the game; pictures have this resolution, one for every frame or for every step.

@@ -26,9 +26,9 @@ from doom_a3c.settings.interface import Observation as Arrays
 class SeatEnv(DoomEnv):
     """One player of a match, which it plays in lockstep with the others. Owns its connections to them.
 
-    The environments of a match run in processes of their own, `meet` once, are reset together, with the same seed and
-    the same free port as `options[PORT]`, and are stepped together. A fault of one is EngineError in all: the match is
-    lost. It ends by the number of steps, as truncated.
+    The environments of a match run in separate processes, `meet` once, are reset together, with the same seed and the
+    same free port as `options[PORT]`, and are stepped together. A fault in one raises EngineError in all: the match is
+    lost. A match ends after its number of frames, as truncated.
     """
 
     def __init__(self, game: DoomSpec, observation: Observation, number: int) -> None:
@@ -37,7 +37,7 @@ class SeatEnv(DoomEnv):
         EzPickle.__init__(self, game, observation, number)
         self._number, self._frames = number, 0
         self._lockstep = Lockstep(())
-        # That this thread may use; none where a thread cannot be moved.
+        # The CPUs that this thread may use; none where a thread cannot be moved.
         self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
     def meet(self, others: Sequence[socket.socket]) -> None:
@@ -90,10 +90,10 @@ class SeatEnv(DoomEnv):
         return self._observe(), float(match.count_frags(game)), False, ended, info
 
     def _take_cpu(self, seat: Seat) -> None:
-        """Moves this thread, and the engines it starts, to one CPU, the next player's to the next.
+        """Pins this thread, and the engines it starts, to one CPU, and the next player's to the next CPU.
 
-        Engines of a match wait actively for each other, in every frame. Two players that share a CPU, or whose engine does
-        not run where its server wakes it, made 270 to 700 steps a second, and 1,500 side by side.
+        A match's engines busy-wait for each other in every frame. Two players that shared a CPU, or whose engine ran on a
+        different one from its server, which wakes it, made 270 to 700 steps a second, against 1,500 when pinned.
         """
         if not self._cpus:
             return
@@ -111,7 +111,7 @@ class SeatEnv(DoomEnv):
 
     @contextlib.contextmanager
     def _fail_together(self) -> Iterator[None]:
-        """Breaks the match for all players if one fails, whose fault alone is another one than `MATCH_BROKEN`."""
+        """Breaks the match for all players if one fails; only that one's fault is not `MATCH_BROKEN`."""
         try:
             yield
         except BaseException as error:

@@ -18,7 +18,7 @@ from doom_a3c.settings.vizdoom import VizdoomSettings
 
 
 def name_available_actions(spec: DoomSpec) -> list[str]:
-    """Returns the names of its choices from `available_buttons` alone, without reading the game's files."""
+    """Returns the names of a game's choices, from `available_buttons` alone, without reading the game's files."""
     known = vizdoom.Button.__members__
     return make_actions(spec, [known[name] for name in dict.fromkeys(spec.available_buttons) if name in known]).flat_names
 
@@ -41,7 +41,7 @@ def _configure_new(spec: DoomSpec, observation: Observation) -> vizdoom.DoomGame
 def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation, seat: Seat | None = None) -> None:
     """Configures a game by its scenario, with frames in the resolution and colours of the observation.
 
-    A `seat` is the player's in a match of several agents.
+    A `seat` is the player's place in a match of several agents.
 
     Raises:
         UserError: if ViZDoom has no such button, variable or resolution, or a setting does not exist.
@@ -57,7 +57,7 @@ def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation, 
     for name, number in spec.rules.items():
         game.add_game_args(f"+{name} {number}")
     if match := parse_match(spec.match):  # after the rules of a cfg or checkpoint: the engine follows the last
-        game.set_episode_timeout(0 if seat else match.frames)  # the engines of a match have clocks of their own
+        game.set_episode_timeout(0 if seat else match.frames)  # the engines of a match have separate clocks
         game.add_game_args(list_arguments(match, seat))
     for name in spec.available_buttons:
         if name not in vizdoom.Button.__members__:
@@ -91,7 +91,7 @@ def set_screen(game: vizdoom.DoomGame, resolution: str, color: bool) -> None:
 
 
 def check(spec: DoomSpec, observation: Observation) -> ButtonActions:
-    """Checks all of a game that needs no engine; returns its actions.
+    """Checks everything about a game that can be checked without an engine; returns its actions.
 
     Raises:
         UserError: for a mistake in the scenario or its files.

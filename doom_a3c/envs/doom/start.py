@@ -22,8 +22,8 @@ def start_engine(
 ) -> DoomProcess:
     """Starts an engine, which is then in its first episode; `seed` determines that episode.
 
-    With a `seat` it waits for the engines of the other agents in the match, in every frame; once `is_abandoned` returns
-    True, a waiting engine is killed.
+    With a `seat`, the engine waits in every frame for those of the other agents in the match; a waiting engine is killed
+    once `is_abandoned` returns True.
 
     Raises:
         EngineError: if the engine dies or hangs while starting.

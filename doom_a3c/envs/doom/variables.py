@@ -12,7 +12,7 @@ import vizdoom
 from doom_a3c.settings.shaping import PLACES, SQUARE, Weight
 
 HEALTH = "HEALTH"  # falls to -999900 while a dead player waits to come back
-# Begin the names of variables that a death and a return change.
+# Prefixes of the names of variables that change when a player dies and comes back.
 OF_A_LIFE = (
     *("HEALTH", "ARMOR", "AMMO", "WEAPON", "SELECTED_WEAPON"),
     *(PLACES, "POSITION", "VELOCITY", "ANGLE", "PITCH", "ROLL", "VIEW", "CAMERA"),
@@ -46,7 +46,7 @@ class _Life(NamedTuple):
 class Shaping:
     """Rewards changes of a game's variables from step to step.
 
-    Where the player `respawns`, a death and a return change health, ammunition and the place, say, which pays nothing.
+    If the player `respawns`, changes caused by dying and coming back, such as those of health and place, pay nothing.
     Owns the variables' values after the previous step, and the set of places visited in the episode.
     """
 
@@ -62,7 +62,7 @@ class Shaping:
         """Begins an episode and reads its starting values: the engine does not reset all variables."""
         self._visited.clear()
         self._before = self._read(game)
-        self._life = _read_life(game)  # may be dead already: in a match a player who comes where another is kills that one
+        self._life = _read_life(game)  # may be dead already: in a match, a player who spawns on top of another kills it
 
     def compute_bonus(self, game: vizdoom.DoomGame) -> float:
         """Returns the shaping reward for the changes since the previous step; works after an episode's end, too."""

@@ -1,1 +1,1 @@
-"""Game servers: processes of their own, their supervision and shared memory."""
+"""Game servers: their processes, supervision and shared memory."""

@@ -25,7 +25,7 @@ from doom_a3c.envs.processes.connection import Wire
 from doom_a3c.envs.processes.ends import MATCH_BROKEN, UNKNOWN_END, End
 
 ANSWER_SECONDS = 20.0  # without a sign of life; a server notices earlier if its engine hangs
-AFTERMATH_SECONDS = 4.0  # within which a server says that its match is broken, or that its engine got it stuck
+AFTERMATH_SECONDS = 4.0  # within which a server reports that its match is broken, or that its engine has blocked it
 FORK_SERVER_SECONDS = 60.0, 5.0  # for the first order to a fork server, which then imports a lot, and for later ones
 PRELOAD = "doom_a3c.envs.doom.env"  # most servers need it, so the fork server imports it once
 
@@ -42,7 +42,7 @@ class ProcessError(Exception):
 
 
 class RemoteError(Exception):
-    """The called method raised an exception that is no UserError; the message is its traceback."""
+    """The called method raised an exception other than a UserError; the message is its traceback."""
 
 
 class ForkServerClient:
@@ -96,7 +96,7 @@ class ForkServerClient:
     def reap(self, number: int, ending: bool) -> End:
         """Kills a server and its engines, and removes their files and shared memory; returns how the server ended.
 
-        A server that is `ending` by itself gets half a second for it, so that its cause can be diagnosed.
+        A server that is `ending` by itself gets half a second to do so, so that the cause can be diagnosed.
         """
         with self._lock:
             return End(*self._send_order("reap", number, ending=ending))
@@ -119,7 +119,7 @@ def get_fork_server() -> ForkServerClient:
 
 
 class GameProcess:
-    """An object in a process of its own. Owns the process. One thread at a time may use it; any may call `release`."""
+    """An object in its own process. Owns the process. One thread at a time may use it; any may call `release`."""
 
     def __init__(self, factory: Callable[[Wire], Any]) -> None:
         """Starts the process, where `factory` makes the object from its connection; the first `answer` waits for that."""
@@ -189,7 +189,7 @@ class GameProcess:
         self._wire.close()
 
     def end(self) -> End:
-        """Ends the process and its children; returns how it ended, if it did before. May be called twice."""
+        """Ends the process and its children; returns how it ended, if it already had. May be called twice."""
         return self._end(ending=False)
 
     def _end(self, ending: bool) -> End:
@@ -200,9 +200,9 @@ class GameProcess:
 
 
 def gather(servers: Sequence[GameProcess], failure: ProcessError | None = None) -> tuple[list[Any], ProcessError | None]:
-    """Returns the answers of servers that are replaced together, and their error that says the most.
+    """Returns the answers of servers that are replaced together, and the most telling of their errors.
 
-    After a `failure` the other players of a match end soon, unless one hangs: that is why the match is broken.
+    After a `failure` the other players of a match end soon. A player that does not is hanging, which broke the match.
     """
     answers = []
     for server in servers:
@@ -222,7 +222,7 @@ def answer_all(servers: Sequence[GameProcess]) -> list[Any]:
 
 
 def _rank(error: ProcessError) -> tuple[bool, bool]:
-    """Returns a key by which errors that say more about the cause are greater."""
+    """Returns a sort key: errors that say more about the cause have greater ones."""
     return error.kind != MATCH_BROKEN, error.end.by_itself
 
 

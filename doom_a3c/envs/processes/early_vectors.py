@@ -10,7 +10,7 @@ from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 
 
 class EarlyVectors:
-    """Vectors of equal size that were started before anybody asked for them. Owns the ones that are not taken yet."""
+    """Vectors of equal size, started before they are needed. Owns those that have not been taken yet."""
 
     def __init__(self) -> None:
         self._futures: list[Future[ProcessVectorEnv]] = []
@@ -47,12 +47,12 @@ class EarlyVectors:
         return f"starting {total:,} games: {prepared:,}" if prepared < total else ""
 
     def close(self) -> None:
-        """Closes the vectors that nobody has taken, without waiting for games that are still starting."""
+        """Closes the vectors that have not been taken, without waiting for games that are still starting."""
         for future in self._futures:
             future.add_done_callback(_close_vector)
         self._futures = []
 
 
 def _close_vector(future: Future[ProcessVectorEnv]) -> None:
-    if future.exception() is None:  # otherwise whoever asked for the games has raised it
+    if future.exception() is None:  # otherwise there is no vector to close
         future.result().close()

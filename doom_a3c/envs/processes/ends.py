@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 LAST_BYTES = 4096  # read from a log
-MAX_WORDS = 300  # characters in a diagnosis; a level comes from anybody
+MAX_WORDS = 300  # characters in a diagnosis: a level may come from anybody
 LAUNCHER, ARGUMENTS, LOG, FAILED = "launch", "arguments", "log", "failed"  # files in the folders of engines and servers
 # Signals of a process's own faults.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)

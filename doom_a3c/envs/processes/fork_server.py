@@ -1,6 +1,6 @@
 """The fork server: a small process that starts a trainer's game servers, and cleans up after them and after the trainer.
 
-The fork server and every game server lead process sessions of their own, so a terminal's signals do not reach them. The
+The fork server and every game server lead their own process sessions, so a terminal's signals do not reach them. The
 fork server imports the servers' modules once; a fork then takes milliseconds. Its only connection closes when the trainer
 ends, even by SIGKILL; then it kills all servers and removes their files and shared memory.
 
@@ -50,7 +50,7 @@ def main(descriptor: int, root: str, begin: float) -> None:
         else:
             answer = _reap(servers.pop(number, 0), folder, ENDING_SECONDS if ending else 0.0)
             with contextlib.suppress(OSError):  # other servers use it
-                os.rmdir(root)  # now, as Ray kills the children of its processes, this one too
+                os.rmdir(root)  # now: Ray kills the children of its processes, including this one
         with contextlib.suppress(OSError):
             wire.send(answer)
     for number, pid in servers.items():

@@ -24,7 +24,7 @@ class LocalVectorEnv(SyncVectorEnv):
         return super().reset(seed=seeds, options=options)
 
     def picture(self, final: bool = False) -> Picture | None:
-        """Returns the first game's newest picture, [height, width, 3], or that of its last episode's end; None if none."""
+        """Returns the first game's newest picture, [height, width, 3], or its last episode's final one; None if none."""
         picture: Picture | None = self.envs[0].get_wrapper_attr("picture")(final)
         return picture
 

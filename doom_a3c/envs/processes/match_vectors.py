@@ -1,4 +1,4 @@
-"""Vectors of matches between several players, each in a game server of its own."""
+"""Vectors of matches between several players, each in its own game server."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.interface import CUT_SHORT, PORT, Observation
 
-STARTS_AT_ONCE = 4  # a start is mostly sleep
+STARTS_AT_ONCE = 4  # a start is mostly waiting
 
 
 @functools.cache
 def _get_turns(players: int) -> threading.Semaphore:
-    """Returns the turns that the matches of all vectors in this process take for their steps.
+    """Returns the semaphore of turns that matches take for their steps, shared by all vectors of this process.
 
-    Engines of a match wait actively for each other, so each needs a CPU of its own: more matches at a time keep each other
-    from playing.
+    A match's engines busy-wait for each other, so each needs its own CPU: more matches at once would keep each other from
+    playing.
     """
     return threading.Semaphore(max(1, cpu_count() // players))
 
@@ -38,7 +38,7 @@ class MatchVectorEnv(ProcessVectorEnv):
     """
 
     def __init__(self, make_envs: Sequence[MakeEnv], players: int, *, rows: int = 1, copy: bool = True) -> None:
-        """Raises as `ProcessVectorEnv` does, and ValueError for a part of a match."""
+        """Raises as `ProcessVectorEnv` does, and ValueError for an incomplete match."""
         if len(make_envs) % players:
             raise ValueError(f"{len(make_envs)} players are no whole matches of {players}")
         self._players, self._ports = players, Ports()
@@ -54,10 +54,10 @@ class MatchVectorEnv(ProcessVectorEnv):
         return self.num_envs
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
-        """Resets as `ProcessVectorEnv.reset`, but whole matches, with the seed of their first player."""
+        """Resets as `ProcessVectorEnv.reset` does, but only whole matches, each with the seed of its first player."""
         firsts = [game - game % self._players for game in range(self.num_envs)]
         seeds, options = list_seeds(seed, self.num_envs), dict(options or {})
-        if not self._was_reset:  # players who draw seeds of their own would have different ones
+        if not self._was_reset:  # players that drew their own seeds would have different ones
             drawn = np.random.SeedSequence().generate_state(self.num_envs).tolist()
             seeds = [new if seed is None else seed for seed, new in zip(seeds, drawn, strict=True)]
         mask = np.asarray(options.get("reset_mask", ()))

@@ -14,7 +14,7 @@ LOCAL = "127.0.0.1"
 class Ports:
     """A free UDP port for each match.
 
-    Owns a TCP socket with the same number for each, so that no other run on this machine has the port.
+    Owns a TCP socket with the same number for each, so that no other run on this machine takes the port.
     """
 
     def __init__(self) -> None:

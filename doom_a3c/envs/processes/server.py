@@ -28,10 +28,10 @@ class GameServer:
     ) -> None:
         """`first` is the index of the first of these games in the vector.
 
-        A step that ends an episode `restarts` the game, unless players of a match must be reset together.
+        With `restarts`, a step that ends an episode also resets the game; players of a match are reset together instead.
         """
-        # One thread: while a server waits for its engine another one runs. Stepping a server's games from several threads
-        # made no difference (4 workers x 1 server x 8 games 33,200 frames/s, 2 x 4 x 16 32,500).
+        # One thread suffices: while one server waits for its engine, another runs. Stepping a server's games from several
+        # threads made no difference (4 workers x 1 server x 8 games 33,200 frames/s, 2 x 4 x 16 32,500).
         self._wire, self._first, self._restarts = wire, first, restarts
         self._last_sign = time.monotonic()
         self._arrays: SharedArrays
@@ -104,7 +104,7 @@ class GameServer:
             self._last_sign = time.monotonic()
 
     def picture(self, final: bool) -> NDArray[np.uint8] | None:
-        """Returns the newest picture of the first game, or that of its last episode's end; None if there is none."""
+        """Returns the newest picture of the first game, or the final one of its last episode; None if there is none."""
         picture: NDArray[np.uint8] | None = self._envs[0].get_wrapper_attr("picture")(final)
         return picture
 

@@ -38,7 +38,7 @@ def serve(wire: Wire, folder: Path) -> None:
                 return "returned", None
             method, arguments = message
             return "returned", getattr(target, method)(*arguments)
-        except (UserError, ModuleNotFoundError) as error:  # which the command line says in one line
+        except (UserError, ModuleNotFoundError) as error:  # the command line reports these in one line
             return "mistake", (error, traceback.format_exc())
         except EngineError as error:
             return "ended", (error.kind, error.end)

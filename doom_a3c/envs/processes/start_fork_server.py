@@ -4,7 +4,7 @@ import sys
 
 if __name__ == "__main__":
     sys.path[:] = sys.argv[4:]
-    # Not before: it is the trainer's package, wherever that has been found.
+    # Not earlier: only with the trainer's path is this the trainer's copy of the package.
     from doom_a3c.envs.processes.fork_server import main
 
     main(int(sys.argv[1]), sys.argv[2], float(sys.argv[3]))

@@ -27,7 +27,7 @@ Group = tuple[int, ...]  # indices of the servers that are replaced together
 
 
 def introduce(servers: Sequence[GameProcess]) -> None:
-    """Connects each two players of a match; raises ProcessError if one has ended."""
+    """Connects every pair of players in a match; raises ProcessError if one has ended."""
     ends: list[list[socket.socket]] = [[] for _ in servers]
     for pair in itertools.combinations(ends, 2):
         for mine, end in zip(pair, socket.socketpair(), strict=True):
@@ -56,7 +56,7 @@ class Supervisor:
     """
 
     def __init__(self, make_envs: Sequence[MakeEnv], processes: int, players: int = 1) -> None:
-        """Starts the servers, which make their games in the background; those of `players` in a row meet for a match."""
+        """Starts the servers, which make their games in the background; `players` servers in a row meet for a match."""
         self._make_envs = make_envs
         self._released = threading.Event()
         self._faults: list[tuple[int, str]] = []
@@ -107,10 +107,10 @@ class Supervisor:
         server.answer()
 
     def wait(self, index: int, left: int = 0) -> None:
-        """Waits until at most `left` answers to `prepare` of a server are unread.
+        """Waits until at most `left` of a server's answers to `prepare` are unread.
 
         Raises:
-            GamesError: if they do not start.
+            GamesError: if its games do not start.
         """
         try:
             while self._preparing[index] > left:
@@ -127,9 +127,9 @@ class Supervisor:
         arguments: Callable[[int], tuple[Any, ...]],
         turns: threading.Semaphore,
     ) -> tuple[dict[int, dict[str, Any]], dict[Group, ProcessError]]:
-        """Calls a method of the servers of these groups; `arguments` are those of a server.
+        """Calls a method of the servers of these groups; `arguments` returns those for the server with an index.
 
-        A group takes a turn for its call: `turns` limits the calls at a time, here or in several supervisors together.
+        A group takes a turn for its call: `turns` limits how many call at once, here or across several supervisors.
 
         Returns the infos by game, and an error of each group that must be replaced.
         """
@@ -180,12 +180,12 @@ class Supervisor:
         method: str,
         arguments: Callable[[int], tuple[Any, ...]] = lambda index: (),
     ) -> list[Any]:
-        """Replaces the servers of a group and calls the new ones; returns their results, none once the games are released.
+        """Replaces the servers of a group and calls the new ones; returns their results, or [] once the games are released.
 
         Raises:
-            GamesError: if no servers live until they have answered.
+            GamesError: if no new servers live long enough to answer.
         """
-        started = method == "reset"  # then a running game ended, which says little about another one's start
+        started = method == "reset"  # then a running game ended, which says little about whether another would start
         failures = [] if started else [error]
 
         def attempt() -> list[Any]:

@@ -44,9 +44,9 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
     Owns the servers, and the arrays that it shares with them. A server that dies, or does not answer in time, is replaced
     with all of its games. Their episodes end as truncated, with the previous observation as the final one, reward 0, and
-    `infos["final_info"][CUT_SHORT]`; `infos[FAULTS]` lists the kinds at the index of its first game. All other infos are
-    as in Gymnasium's own vector environments. An exception in a game is raised here and closes the vector. Pickling
-    gives a vector of new games.
+    `infos["final_info"][CUT_SHORT]`; `infos[FAULTS]` lists the kinds at the index of the server's first game. All other
+    infos are as in Gymnasium's own vector environments. An exception in a game is raised here and closes the vector.
+    Pickling gives a vector of new games.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> None:
         """Keeps the newest `rows` observations, see `history`; without `copy`, `reset` and `step` return views of them.
 
-        With `prepare` the games start their engines at once, and the first reset waits for them. The servers of `players`
-        in a row are replaced together, see `MatchVectorEnv`.
+        With `prepare` the games start their engines at once, and the first reset waits for them. `players` servers in a
+        row are replaced together, see `MatchVectorEnv`.
 
         Raises:
             UserError: if the games cannot be made.
@@ -110,7 +110,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
     @_make_exclusive
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
-        """Resets all games, or the ones that `options["reset_mask"]`, bool [B], selects; the other options go to each game.
+        """Resets all games, or those that `options["reset_mask"]`, bool [B], selects; the other options go to each game.
 
         `seed` has one per game, or is an int: game i then gets `seed + i`.
 
@@ -175,10 +175,10 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         return self._read_observations(), rewards, terminated, truncated, self._merge_infos(infos)
 
     def _restart_matches(self, infos: dict[int, dict[str, Any]]) -> None:
-        """Resets games that do not reset themselves at an episode's end, and adds their infos: here there are none."""
+        """Resets games that do not reset themselves at an episode's end, and adds their infos; here there are none."""
 
     def _find_turns(self, method: str) -> threading.Semaphore:
-        """Returns the turns that groups of servers take for a call of a method: here all at the same time."""
+        """Returns the semaphore of turns that groups of servers take for calls of a method; here all call at once."""
         return threading.Semaphore(len(self._supervisor.groups))
 
     def _write_actions(self, actions: Any) -> None:
@@ -217,7 +217,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
                     renewed: Sequence[int | None] = renewed,
                 ) -> tuple[Any, ...]:
                     seeds, options, *_ = start(index)
-                    own = renewed[self._supervisor.parts[index]]  # a new game has no stream of seeds to go on with
+                    own = renewed[self._supervisor.parts[index]]  # a new game has no stream of seeds to continue
                     seeds = [new if seed is None else seed for seed, new in zip(seeds, own, strict=True)]
                     return seeds, options, [True] * len(seeds), self._row
 
@@ -264,7 +264,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         The next step overwrites it.
 
         Raises:
-            ValueError: if they do not lie in a row; they do after each `rows - 1` steps since the last reset.
+            ValueError: if they are not stored in a row; they are after every `rows - 1` steps since the last reset.
         """
         if steps > self._row:
             raise ValueError(f"{self._row + 1} observations are kept in a row, not {steps + 1}")
@@ -272,7 +272,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         return kept
 
     def picture(self, final: bool = False) -> Picture | None:
-        """Returns the first game's newest picture, [height, width, 3], or that of its last episode's end; None if none."""
+        """Returns the first game's newest picture, [height, width, 3], or its last episode's final one; None if none."""
         picture: Picture | None = self._supervisor.call_first("picture", final)
         return picture
 

@@ -102,7 +102,7 @@ class Clip(NamedTuple):
 
 
 def cut_clip(film: Path) -> Clip:
-    """Returns the first 20 s of an mp4, without encoding them again, or as many as fit into 1.5 MB or so.
+    """Returns the first 20 s of an mp4, or as many as fit into 1.5 MB or so, without encoding them again.
 
     Raises:
         OSError: naming the film, if there is no room.
@@ -154,7 +154,7 @@ def join_films(films: Sequence[Path], target: Path) -> None:
 def _copy(source: Sequence[str], target: Path) -> None:
     """Has ffmpeg copy encoded pictures from a source to a file in the same folder, and leaves no incomplete file."""
     ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "quiet", "-y", *source, "-c", "copy", target.name]
-    # In a session of its own, which no Ctrl-C of a terminal reaches.
+    # In a separate session, which a terminal's Ctrl-C does not reach.
     ended = subprocess.run(ffmpeg, cwd=target.parent, stdin=subprocess.DEVNULL, check=False, start_new_session=True)
     if ended.returncode != 0:
         target.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ MAX_PICTURES = 3000  # in one gif
 MAX_BYTES = 1_200_000  # of one gif, save for its last two pictures
 GIF_RATE = 10  # pictures per second, at most; browsers slow down those above 50
 _COLORS = 64  # of a picture: a third smaller than with 256
-GIF_PIXELS = 35 * 320 * 240  # per second of a gif: of larger pictures it shows fewer
+GIF_PIXELS = 35 * 320 * 240  # per second of a gif, which shows fewer pictures if they are large
 HELD_SECONDS = 0.5  # for the last picture of a film, which would flash by
 _MAX_DURATION = 60_000  # hundredths of a second per picture: gifs have 16 bits for it
 
@@ -25,15 +25,15 @@ _MAX_DURATION = 60_000  # hundredths of a second per picture: gifs have 16 bits 
 class GifWriter:
     """Makes a gif that loops in real time and holds the last picture for half a second.
 
-    It has at most 3000 pictures, 10 per second and 1.2 MB; once it is `full`, only the last picture is still added, and of
-    large pictures it has fewer. Owns the gif so far, and the latest picture, whose duration is not known yet.
+    The gif has at most 3000 pictures, 10 per second (fewer if they are large) and 1.2 MB; once it is `full`, only the last
+    picture is still added. Owns the gif so far, and the latest picture, whose duration is not known yet.
     """
 
     def __init__(self, pictures_per_second: float) -> None:
         self._rate, self._every = pictures_per_second, 1
         self._shown = self._bytes = 0  # pictures with a duration, and their size
         self.count = 0  # pictures so far
-        self._begun = self._newest_begun = 0  # of the unwritten and of the newest shown picture, in hundredths
+        self._begun = self._newest_begun = 0  # when the unwritten and the newest shown picture begin, in hundredths
         self._unwritten: Picture | None = None
         self._newest: Picture | None = None
         self._written: Picture | None = None
@@ -97,6 +97,6 @@ class GifWriter:
 
 
 def _find_extent(changed: NDArray[np.bool_]) -> slice:
-    """Returns the range of the changes, or one index without any."""
+    """Returns the range of the changes, or a single index if there are none."""
     places = np.flatnonzero(changed)
     return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 1)

@@ -31,7 +31,7 @@ class Gif(NamedTuple):
 
 
 class GifMaker:
-    """Encodes recordings in a thread of its own, without delaying the games. Owns thread and queue."""
+    """Encodes recordings in its own thread, without delaying the games. Owns thread and queue."""
 
     def __init__(
         self,

@@ -48,8 +48,8 @@ def _has_seed(infos: dict[str, Any]) -> bool:
 class EpisodeRecorder:
     """Records every n-th episode of the first game of a vector environment, as far as the limiter allows.
 
-    Owns the unfinished recording. `finished` receives complete ones, with one picture per step, or with seed and actions
-    only if games are to be `replayed`: these report the seeds of their episodes in `infos`, or can `begin_again`.
+    Owns the unfinished recording. `finished` receives complete ones, with one picture per step, or, if games are to be
+    `replayed`, with seed and actions only: such games report their episodes' seeds in `infos`, or can `begin_again`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Reports that an output fails once, and once more when it works again."""
+"""Reports once that an output fails, and once more when it works again."""
 
 from __future__ import annotations
 

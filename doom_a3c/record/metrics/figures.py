@@ -135,7 +135,7 @@ def draw_values_and_returns(title: str, values: Sequence[float], returns: Sequen
 
 
 def draw_runs(games: Mapping[str, Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]]]) -> Figure:
-    """Draws the curves (frames and means) of groups of runs, and in bold the mean over each group; a pane for each game."""
+    """Draws a pane for each game: the curves (frames and means) of groups of runs, and in bold the mean over each group."""
     columns = 1 if len(games) == 1 else 2
     rows = -(-len(games) // columns)
     figure = _make_figure((9 if columns == 1 else 14, 5 * rows))
@@ -162,7 +162,7 @@ def _draw_group(axes: Axes, color: str, name: str, curves: Sequence[tuple[Sequen
 
 
 def _make_axes(size: tuple[float, float]) -> tuple[Figure, Axes]:
-    """Creates a figure of that size in inches with axes."""
+    """Creates a figure with axes; `size` is in inches."""
     figure = _make_figure(size)
     return figure, _add_axes(figure)
 

@@ -83,7 +83,7 @@ class RetryingLogger:
                 call(self._logger)
                 self._has_written = True
                 self._failures.report_success(self._name)
-            except Exception as error:  # each kind of log raises other errors
+            except Exception as error:  # each kind of log raises its own errors
                 if isinstance(error, UserError) and not self._has_written:
                     raise
                 self._failures.report_failure(error, self._name)

@@ -23,7 +23,7 @@ class Progress:
         self.updates = 0  # applied gradients
         self.episodes = 0  # finished
         self.entropy = float("nan")  # of the newest update, nats
-        self.lag = 0  # updates since the oldest weights that the newest update was played or computed with
+        self.lag = 0  # of the newest update: updates since the oldest weights that its rollouts were played with
         self.faults: Counter[str] = Counter()
         self.scores: deque[float] = deque(maxlen=WINDOW)  # of the newest episodes in the order of their starts
         self.lengths: deque[int] = deque(maxlen=WINDOW)  # of these, in steps
@@ -45,7 +45,7 @@ class Progress:
         """Counts steps with their frames, the scores of finished episodes, and faults by kind.
 
         `counted` scores enter means and curve, in the order of their starts (see `StartOrder`), with their `lengths`; None
-        is `scores`.
+        means all `scores`.
         """
         scores = list(scores)
         with self._lock:
@@ -141,8 +141,8 @@ class Progress:
     def counters(self, *, curve: bool = True) -> Counters:
         """Returns everything that a resumed run continues from; with `curve` False the curve is empty.
 
-        The curve ends with the finished episodes that are in no mean yet. A session's end and a resume stop the games that
-        they wait for, so they never enter one: the episodes that end first are the short ones.
+        The curve ends with the finished episodes that are in no mean yet. Ending and resuming a session stops the games
+        that they wait for, so they never enter one: means of those that ended first would favour short episodes.
         """
         with self._lock:
             points, stride = self._list_points() if curve else ([], self._stride)
@@ -165,14 +165,14 @@ class Progress:
         return _thin([*self.curve, *(Point(at, self.frames, score, None) for at, score in waiting)], self._stride)
 
     def restore(self, counters: Counters) -> None:
-        """Replaces the counters and the curve by those at the start of a session."""
+        """Replaces the counters and the curve with those at the start of a session."""
         with self._lock:
             self._replace_counters(counters)
             self._replace_curve(counters)
-            self.counted = counters.episodes  # no game runs that an episode waits for
+            self.counted = counters.episodes  # no running game is left for an episode to wait for
 
     def follow(self, counters: Counters, entropy: float, lag: int) -> None:
-        """Copies another progress's counters and the facts of its newest update; without a curve the own one stays."""
+        """Copies another progress's counters and the facts of its newest update; keeps this curve if they have none."""
         with self._lock:
             self._replace_counters(counters)
             if counters.curve:
@@ -191,7 +191,7 @@ class Progress:
 
 
 def _thin(points: Sequence[Point], stride: int) -> tuple[list[Point], int]:
-    """Returns the points of every `stride`-th episode, of fewer if they would be too many, and their stride."""
+    """Returns the points of every `stride`-th episode, doubling the stride while there are too many, and the stride."""
     while len(kept := [point for point in points if point.episode % stride == 0]) > MAX_POINTS:
         stride *= 2
     return kept, stride

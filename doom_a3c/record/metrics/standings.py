@@ -17,7 +17,7 @@ class Standing(NamedTuple):
     rivals_mean: float  # frags of the average rival
     best_rival: float  # frags of each match's best rival
     rank: float  # 1 for the most frags; equal frags share the better rank
-    players: int  # the agent among them
+    players: int  # including the agent
     wins: float  # share of the matches in which no rival has as many frags
 
     def describe(self) -> str:

@@ -1,8 +1,8 @@
 """Means of scores, their confidence intervals, comparisons, and all of these in words.
 
 All intervals are Student's t over the games of one network and do not cover the variance between training runs. With ten
-games they hold the true mean in 95% of cases for normal scores and in 90% for heavily skewed ones; paired comparisons find
-a difference between equal agents in 5% (the percentile bootstrap in 9 to 11%).
+games they contain the true mean in 95% of cases for normal scores and in 90% for heavily skewed ones; paired comparisons
+report a difference between equal agents in 5% of cases (the percentile bootstrap in 9 to 11%).
 """
 
 from __future__ import annotations

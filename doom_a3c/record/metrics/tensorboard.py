@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.plugins.hparams import summary_v2 as hparams  # `api` imports Keras besides, for half a second
+from tensorboard.plugins.hparams import summary_v2 as hparams  # `api` also imports Keras, which takes half a second
 
 from doom_a3c.record.metrics.loggers import Metrics, flatten
 from doom_a3c.record.metrics.tags import make_tag
@@ -29,7 +29,7 @@ class TensorBoardSession:
         self._begun: set[Path] = set()
 
     def logger(self, folder: Path) -> TensorBoardLogger:
-        """Opens a log, again after a failure."""
+        """Opens a log, or reopens it after a failure."""
         log = TensorBoardLogger(folder, None if folder in self._begun else self._frames)
         self._begun.add(folder)
         return log
@@ -39,7 +39,7 @@ class TensorBoardLogger:
     """One TensorBoard run in its own folder. Owns the event file."""
 
     def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
-        """Begins a session at the frame `resumed_at`: points beyond it are of a killed one, and no longer shown."""
+        """Begins a session at the frame `resumed_at`: later points, from a killed session, are no longer shown."""
         self._run_name = folder.parent.name
         self._writer = tf.summary.create_file_writer(str(folder), max_queue=100, flush_millis=5000)
         if resumed_at is not None:
@@ -89,5 +89,5 @@ class TensorBoardLogger:
 
 
 def _to_step(count: int) -> NDArray[np.int64]:
-    """Returns a count as an array: TensorFlow caches every Python number it converts to a tensor, forever."""
+    """Returns a count as an array: TensorFlow caches forever every Python number that it converts to a tensor."""
     return np.asarray(count, np.int64)

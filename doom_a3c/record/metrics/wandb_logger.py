@@ -1,7 +1,7 @@
 """Logs to Weights & Biases: one run per session, which uploads the contents of TensorBoard's event files.
 
 Its environment variables choose the destination: `WANDB_MODE=offline` keeps the run on this machine, `WANDB_PROJECT` and
-`WANDB_ENTITY` name the project and whose it is, unless the settings do.
+`WANDB_ENTITY` name the project and its owner, unless the settings do.
 """
 
 from __future__ import annotations

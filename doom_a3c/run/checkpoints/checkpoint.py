@@ -114,7 +114,7 @@ def load(path: Path, override: GameOverride = NO_OVERRIDE) -> Checkpoint:
             needed = 0
         game = record.scenario.game
         is_open = isinstance(game, GymnasiumSpec) or (isinstance(game, DoomSpec) and game.has_heads)
-        if override.scenario or is_open:  # with any numbers and choices
+        if override.scenario or is_open:  # its observations and actions may have any size
             most = SLOTS * MAX_PARAMETERS
         if not needed <= header.numbers <= most:
             raise ValueError(f"it has {header.numbers:,} numbers, and its network {needed:,} to {most:,}")

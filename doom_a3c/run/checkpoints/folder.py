@@ -59,7 +59,7 @@ class CheckpointFolder:
     def tidy(self) -> None:
         """Removes unfinished files of a run that was killed while saving."""
         for unfinished in self.folder.glob(f"{SAVING}*"):
-            with contextlib.suppress(OSError):  # such as a folder of that name: then `save` names it
+            with contextlib.suppress(OSError):  # such as a folder of that name, which `save` will report
                 unfinished.unlink()
 
     def save(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:

@@ -58,7 +58,7 @@ class FolderLock:
 
 
 def find_progress(folder: Path) -> int | None:
-    """Returns the frame that the session in a folder has reached about a second ago; None if there is no session."""
+    """Returns the frame that the session in a folder had reached about a second ago; None if there is no session."""
     try:
         descriptor = os.open(folder / _FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -54,7 +54,7 @@ def find_model(model: str) -> Path:
     """Returns the path of a checkpoint, named by its path, its run's folder or name, or as a pretrained model.
 
     Raises:
-        UserError: if there is neither.
+        UserError: if there is no such checkpoint or model.
     """
     require(bool(model.strip()), "the name of the model is empty; play.py --list-models shows all")
     known = list_models()

@@ -25,7 +25,7 @@ _SHOWN = 8  # runs listed in a message
 
 @contextlib.contextmanager
 def open_new_run(record: RunRecord) -> Iterator[tuple[RunRecord, CheckpointFolder]]:
-    """Makes the models and logs folders of a new run and locks the former; removes both if it has saved nothing at the end.
+    """Makes the models and logs folders of a new run and locks the former; removes both in the end if nothing was saved.
 
     Yields:
         The record, renamed if another run has its name, and the folder for the checkpoints.
@@ -41,7 +41,7 @@ def open_new_run(record: RunRecord) -> Iterator[tuple[RunRecord, CheckpointFolde
             for path, flag in ((config.models_dir, "--models-dir"), (config.logs_dir, "--logs-dir"))
         ]
         while not all(_make_folder(stack, parent / record.name) for parent in parents):
-            time.sleep(0.1)  # a name ends in the second of the start
+            time.sleep(0.1)  # a name ends with the time of the start, in seconds
             record = record._replace(name=make_run_name(find_scenario_name(record.name), config.seed))
         folder, logs = (parent / record.name for parent in parents)
         stack.callback(_remove_logs, logs, folder)
@@ -84,9 +84,9 @@ def open_run(folder: Path) -> Iterator[CheckpointFolder]:
 
 
 def link_newest(run: Path) -> None:
-    """Makes `last.ckpt` and `best.ckpt` beside the folder of a run links to its checkpoints, of which one may come later.
+    """Makes `last.ckpt` and `best.ckpt` beside the folder of a run links to its checkpoints, even to one not saved yet.
 
-    Files of the user's stay; where a link cannot be made, `newest-run.txt` names the run.
+    The user's own files stay; where a link cannot be made, `newest-run.txt` names the run.
     """
     models, linked = run.parent, True
     for name in (LAST, BEST):
@@ -191,7 +191,7 @@ def list_runs(models: Path) -> list[Path]:
 
 
 def _holds_run(folder: Path) -> bool:
-    """Returns whether a folder is that of a run, and no models folder with links."""
+    """Returns whether a folder is that of a run, rather than a models folder with links."""
     with contextlib.suppress(OSError, ValueError):
         return exists(folder / LAST) and not (folder / LAST).is_symlink()
     return False

@@ -104,7 +104,7 @@ class TrainedAgent:
         reward: float | None = None,
         bonus: float = 0.0,
     ) -> tuple[int | NDArray[Any], CoreState]:
-        """Returns the action, and the state for the next call: recurrent, and the action if the network sees it.
+        """Returns the action, and the state for the next call: the core state, and the action if the network sees it.
 
         The action is one that the game's environment from `doom_a3c.envs` takes: an index, or an array of several choices
         and numbers.

@@ -41,7 +41,7 @@ def check_players(agents: Sequence[TrainedAgent]) -> None:
     """Checks that agents can play each other in the match of the first.
 
     Raises:
-        UserError: if one plays no Doom level or acts at another rate, or sees its last action where not all are alike.
+        UserError: if one plays no Doom level, acts at another rate, or sees its last action although not all are alike.
     """
     first, played = agents[0], agents[0].record.scenario
     for agent in agents:
@@ -65,7 +65,7 @@ def check_players(agents: Sequence[TrainedAgent]) -> None:
 def play_pairings(
     agents: Sequence[TrainedAgent], matches: int, seed: int, on_step: Callable[[int, int, int], None]
 ) -> Iterator[Pairing]:
-    """Plays `matches` between each two agents in the level of the first one; yields each pairing once it is over.
+    """Plays `matches` between every pair of agents in the level of the first agent; yields each pairing once it is over.
 
     Actions are sampled. Each agent hosts half of the matches. `on_step` is called before each step with the pairing's
     agents and the number of its finished matches; what it raises ends the play.

@@ -44,7 +44,7 @@ from doom_a3c.settings.wads import list_maps
 LOW, HIGH = 0.01, 1.0  # good range of scaled rewards
 _SLOTS = 3  # numbers in a checkpoint per weight: its value and two optimizer slots
 _CHECKPOINTS = 8  # in the models folder at once, at most
-_ENOUGH = 0.85  # of the highest frame rate: more matches make better batches, so the most that reach it are advised
+_ENOUGH = 0.85  # of the highest frame rate: more matches make better batches, so advise the most that still reach it
 _DARK = 4.0  # standard deviation of all pixels, below which almost nothing is visible
 
 
@@ -195,7 +195,7 @@ def _check_lengths(record: RunRecord, games: GameFactory, play: RandomPlay) -> F
 
 
 def _check_actions(record: RunRecord, games: GameFactory) -> Finding:
-    """Tries every action from the start of some episodes: actions with the same outcome there do the same."""
+    """Tries every action from the start of some episodes; actions with the same outcomes are taken to do the same."""
     names, outcomes = try_actions(games)
     same: dict[tuple[bytes, ...], list[str]] = {}
     for name, outcome in zip(names, outcomes, strict=False):
@@ -234,7 +234,7 @@ def _check_speed(record: RunRecord, play: RandomPlay) -> Finding:
 
 
 def _check_matches(record: RunRecord, games: GameFactory) -> Finding:
-    """Plays several matches side by side: engines of a match wait for each other, and those of others may use the CPUs."""
+    """Plays several matches side by side: while a match's engines wait for each other, other matches may use the CPUs."""
     skip, config = record.scenario.game.frame_skip, record.config
     rates = {matches: skip * measure_matches(games, matches) for matches in MATCHES}
     best = max(matches for matches, rate in rates.items() if rate >= _ENOUGH * max(rates.values()))

@@ -36,7 +36,7 @@ class GameWindow(Protocol):
         """Shows a picture, [height, width, 3], for as long as it lasts."""
 
     def close(self) -> None:
-        """Closes it."""
+        """Closes the window."""
 
 
 class PlayedEpisode(NamedTuple):
@@ -171,7 +171,7 @@ class EpisodePlayer:
 
     @contextlib.contextmanager
     def await_game(self) -> Iterator[None]:
-        """Marks a block that waits for the game, in which an interrupt may raise: in TensorFlow's code none may."""
+        """Marks a block that waits for the game: there an interrupt may raise, but not in TensorFlow's code."""
         self.waiting = True
         try:
             yield
@@ -220,6 +220,6 @@ class EpisodePlayer:
 
 
 def _compare_scores(recorder: VideoRecorder, episode: Episode, seed: int) -> None:
-    """Warns if a recorder with a game of its own has recorded another episode."""
+    """Warns if a recorder with its own game has recorded another episode."""
     if recorder.score is not None and abs(recorder.score - episode.score) > 1e-3:
         print(f"warning: the recording of seed {seed} has another score, {recorder.score:.1f}", file=sys.stderr)

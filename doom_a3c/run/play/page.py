@@ -63,7 +63,7 @@ class Results(NamedTuple):
     def list_rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
         """Returns the header and the rows of a table of the episodes, with a column for each rival in a match.
 
-        A match without a standing has empty ones.
+        They are empty in a match whose rivals' frags are unknown.
         """
         rivals = self.standing.players - 1 if self.standing else 0
         header = ("episode", "seed", "score", "steps", *(f"rival_{number}" for number in range(1, rivals + 1)))

@@ -56,7 +56,7 @@ class Playback:
         screen: GameWindow | None = None,
         on_step: Callable[[int, int], None] = lambda index, steps: None,
     ) -> None:
-        """Recordings and scores go to `folder`, an empty one, if any, and pictures to `screen`.
+        """Recordings and scores go to `folder`, which must be empty, and pictures to `screen`; either may be None.
 
         `on_step` is called after each step, with the index of its episode and the steps of that episode so far.
         """
@@ -128,7 +128,7 @@ class Playback:
         Raises:
             KeyboardInterrupt: after an interrupt.
             UserError: if the game fails.
-            OSError: if something could not be written, after all the rest.
+            OSError: if something could not be written; raised after everything else has been.
         """
         random: list[float] = []
         try:
@@ -213,7 +213,7 @@ class Playback:
         """Writes scores, summary, page and films of the finished episodes; on a full disk, only what fits.
 
         Raises:
-            OSError: if one of them cannot be written, after the others.
+            OSError: if one of them cannot be written; raised after the others have been.
         """
         assert self._folder
         self.statistics, self.shortfall, self.standing = summarize(results.scores), results.shortfall, results.standing

@@ -45,7 +45,7 @@ def describe_cost(settings: PlaySettings) -> str:
 
 
 def pick_shown(scores: Mapping[int, float]) -> dict[int, str]:
-    """Returns the best, the median and the worst episode by index, with these words; fewer if there are fewer."""
+    """Returns 'best', 'median' and 'worst' by the index of that episode; fewer words if there are fewer episodes."""
     ranked = sorted(scores, key=lambda index: scores[index])
     if not ranked:
         return {}
@@ -54,16 +54,16 @@ def pick_shown(scores: Mapping[int, float]) -> dict[int, str]:
 
 
 class Recordings:
-    """The films of a folder: of the first `wanted` episodes, or, if that is None, of the best, median and worst one.
+    """The films in a folder: of the first `wanted` episodes, or, if that is None, of the best, median and worst ones.
 
-    Films of all episodes that may be one of these are recorded; `keep` removes the others.
+    Films of all episodes that may turn out to be one of these are recorded; `choose` removes the others.
     """
 
     def __init__(self, folder: Path, wanted: int | None) -> None:
         self._folder, self._wanted = folder, wanted
         self._films: dict[int, Path] = {}  # complete ones, by episode
         self._shown: dict[int, str] = {}  # titles of the films for the page, by episode
-        self.is_full = False  # the disk: nothing more is recorded
+        self.is_full = False  # whether the disk is full, so that nothing more is recorded
 
     def make_path(self, episode: int) -> Path:
         """Returns the path for the film of an episode."""
@@ -85,12 +85,12 @@ class Recordings:
 
     def find_missing(self, scores: Mapping[int, float]) -> list[int]:
         """Returns the episodes that must be played again for their films."""
-        if self._wanted is not None or self.is_full or not self._films:  # no game that draws no pictures is played again
+        if self._wanted is not None or self.is_full or not self._films:  # a game without pictures is not played again
             return []
         return [episode for episode in pick_shown(scores) if episode not in self._films]
 
     def choose(self, scores: Mapping[int, float]) -> None:
-        """Chooses the films for the page; unless it was asked for a number of films, removes all others."""
+        """Chooses the films for the page; removes all others, unless a number of films was requested."""
         self._shown = pick_shown(scores)
         if not self._shown.keys() <= self._films.keys():  # not all episodes are recorded, or a film was lost
             self._shown = {i: f"{word} recorded" for i, word in pick_shown({i: scores[i] for i in self._films}).items()}

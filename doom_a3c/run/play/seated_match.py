@@ -1,4 +1,4 @@
-"""Matches whose players have games of their own: other buttons, or another view of the same level."""
+"""Matches whose players have their own games: other buttons, or another view of the same level."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MakeServer = Callable[[Wire], Any]
 
 
 def move_to_level(game: DoomSpec, level: DoomSpec) -> DoomSpec:
-    """Returns a game with its own buttons and view in the level, by the rules and in the match of another."""
+    """Returns a game that keeps its buttons and view, but has the level, the rules and the match of another."""
     there = {name: getattr(level, name) for name in ("wad", "iwad", "map", "rules", "match")}
     return dataclasses.replace(game, **there)
 
@@ -114,7 +114,7 @@ def _play_match(agents: Sequence[TrainedAgent], level: DoomSpec, seed: int, repo
         while not ended:
             report()
             actions = [player.act(stack_observations([one]), resets)[0] for player, one in zip(players, seen, strict=True)]
-            for server, action in zip(servers, actions, strict=True):  # all at once: an engine waits actively
+            for server, action in zip(servers, actions, strict=True):  # all at once: the engines wait for each other
                 server.ask("step", action)
             results = answer_all(servers)
             resets, seen = np.zeros_like(resets), [observation for observation, *_ in results]

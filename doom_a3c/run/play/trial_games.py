@@ -107,7 +107,7 @@ def play_at_random(games: GameFactory, seed: int) -> RandomPlay:
 
 
 def measure_matches(games: GameFactory, matches: int) -> float:
-    """Returns the steps of all players per second while that many matches of several agents play at random."""
+    """Returns the steps of all players per second while `matches` matches of several agents are played at random."""
     policy, random = RandomPolicy(find_games_distribution(games)), np.random.default_rng(0)
     with closing(games.make_vector(matches * games.agents, limited=True)) as env:
         observations, _ = env.reset(seed=0)
@@ -131,7 +131,7 @@ def find_games_distribution(games: GameFactory) -> Distribution:
 
 
 def list_trials(space: Space[Any], names: Sequence[str] | None) -> list[tuple[str, Actions]]:
-    """Returns names and actions that show the effect of each choice and number, the others at their first or middle one.
+    """Returns names and actions that show each choice's and number's effect, the others at their first or middle value.
 
     `names` are of each value of each choice, and of each number; None where they have none.
     """
@@ -142,7 +142,7 @@ def list_trials(space: Space[Any], names: Sequence[str] | None) -> list[tuple[st
     starts = np.cumsum([0, *sizes])
     still = np.zeros(space.shape or (), space.dtype)
     first = [names[start] for start in starts[:-1]]
-    idle = bool(first) and all(name.startswith("no ") for name in first)  # as Doom's heads
+    idle = bool(first) and all(name.startswith("no ") for name in first)  # as in Doom's heads
     trials = [("NOTHING" if idle else " ".join(first) or "all numbers in the middle", still)]
     for column, size in enumerate(sizes):
         trials += [(names[starts[column] + n], _replace(still, column, n)) for n in range(1, size)]
