@@ -2,11 +2,11 @@
 
     python -m benchmarks.ablations                        # all variants of all games
     python -m benchmarks.ablations cartpole --seeds 1     # a subset
-    python -m benchmarks.ablations --page                 # only rewrite the page from finished trainings
+    python -m benchmarks.ablations --page                 # only rewrite the page from finished runs
 
-Each variant is `train.py` with the game's scenario file, or one based on it, and some flags. It records the final mean
-score of the last 100 training episodes, and the frames at which that mean first reached a threshold. A finished training
-is a line of docs/results/ablations.jsonl and is not repeated; the page is docs/results/ablations.md.
+Each variant runs `train.py` with the game's scenario file, or one based on it, and some flags. It records the mean score
+of the last 100 training episodes, and the frames at which that mean first reached a threshold. A finished run is a line of
+docs/results/ablations.jsonl and is not repeated; the page is docs/results/ablations.md.
 """
 
 from __future__ import annotations

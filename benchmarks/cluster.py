@@ -1,4 +1,4 @@
-"""Measures the cluster engine: the load that one parameter server carries, and recovery times after a death.
+"""Measures the cluster engine: the load one parameter server handles, and recovery times after a death.
 
     python -m benchmarks.cluster load --hosts 1 2 4
     python -m benchmarks.cluster faults
@@ -7,7 +7,7 @@
 
 `load`: fake hosts push gradients or rollouts of the scenario's size to a real server as fast as it answers. `train`: real
 hosts train for a while. `faults`: real hosts train while processes or machines are killed with signal 9 or cut off, one at
-a time. With --machines the hosts' machines are network namespaces of this one, joined by a bridge (needs root and iproute2)
+a time. With --machines, the hosts' machines are network namespaces of this one, joined by a bridge (as root, with iproute2)
 and removed afterwards.
 """
 

@@ -1,10 +1,10 @@
-"""Compares recurrent cores: trains the same games with each, over several seeds.
+"""Compares recurrent cores: trains each on the same games, over several seeds.
 
     python -m benchmarks.cores                             # all games and cores
     python -m benchmarks.cores pendulum_without_velocity   # a subset
-    python -m benchmarks.cores --page                      # only rewrite the page from finished trainings
+    python -m benchmarks.cores --page                      # only rewrite the page from finished runs
 
-A training is `train.py` with the game's file, or the TOML below, and one core. A finished training is a line of
+A run is `train.py` with the game's file, or the TOML below, and one core. A finished run is a line of
 docs/results/cores.jsonl and is not repeated; the page is docs/results/cores.md.
 """
 

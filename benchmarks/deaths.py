@@ -2,10 +2,10 @@
 
     python -m benchmarks.deaths --kills 100
 
-One run of train.py on basic is hit `--kills` times in a row, each time after it has recovered from the last kill: it has
-played another second's worth of frames. It has one worker, so frames advance only while all of its games do. The table
-lists recovery times by kind of victim; the line below it says whether every death was counted. A newborn engine or server
-has just replaced a dead one, and is killed within its first 200 ms.
+One run of train.py on basic is hit `--kills` times in a row, each time after recovering from the last kill, that is, after
+another second's worth of frames. It has one worker, so frames advance only while all its games do. The table lists
+recovery times by kind of victim; the line below says whether every death was counted. A newborn engine or server has just
+replaced a dead one, and is killed within its first 200 ms.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m benchmarks.faults --results faults.jsonl
 
 Five campaigns: kill -9 of train.py, each followed by --resume; game faults in one run; faults in matches of two agents; a
-disk that fills up and is freed again (as root); an hour of basic, and of pong. Every event is a line of the results file:
-the same command resumes an interrupted campaign. It leaves no processes, folders or mounts behind. docs/reliability.md
+disk that fills up and is freed again (as root); an hour of basic, and one of pong. Every event is a line of the results
+file, so the same command resumes an interrupted campaign. No processes, folders or mounts remain. docs/reliability.md
 lists the promises, and how long each campaign takes.
 """
 

@@ -4,8 +4,8 @@
 
 Samples the Python stacks of all workers a few hundred times a second while they train as in `benchmarks.throughput`. A
 box is a function, its width the share of samples in which it or a callee was running or waiting. Wide boxes that wait for
-games (`_read_exactly`) cost nothing as long as other workers compute meanwhile. A sample needs the GIL, which workers
-release while they wait or compute, so the time in Python itself is underestimated.
+games (`_read_exactly`) cost nothing while other workers compute. A sample needs the GIL, which workers release while they
+wait or compute, so time in Python itself is underestimated.
 """
 
 from __future__ import annotations

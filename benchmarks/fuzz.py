@@ -1,12 +1,12 @@
-"""Fuzzes the program's doors with millions of mutated inputs, guided by coverage, and reports findings.
+"""Fuzzes the program's inputs with millions of mutations, guided by coverage, and reports findings.
 
     python -m benchmarks.fuzz --inputs 10000000
 
-The doors are checkpoint records, checkpoint files, scenario files, ViZDoom's cfg files, command lines, and cluster hosts'
-pushes. Each input must be accepted, or refused with a UserError. Everything else is a finding: another error, more than
-five seconds, more than a gigabyte of memory, a write outside the door's folder, a program run, a module imported, a
-connection, a process that dies. Inputs of findings are kept in --folder. The same command resumes an interrupted campaign;
-delete its folder to start over.
+Entry points are checkpoint records, checkpoint files, scenario files, ViZDoom's cfg files, command lines, and cluster
+hosts' pushes. Each input must be accepted, or refused with a UserError. Everything else is a finding: another error, more
+than five seconds, more than a gigabyte of memory, a write outside its folder, a program run, a module imported, a
+connection, a process that dies. Inputs with findings are kept in --folder. The same command resumes an interrupted
+campaign; delete its folder to start over.
 """
 
 from __future__ import annotations

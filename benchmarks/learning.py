@@ -3,15 +3,15 @@
     python -m benchmarks.learning                           # the whole plan, about twelve hours on two cores
     python -m benchmarks.learning basic pong --seeds 1      # a subset
     python -m benchmarks.learning --share 0.1               # a tenth of each game's frames, and the pages
-    python -m benchmarks.learning --pages                   # only rewrite the pages from finished trainings
+    python -m benchmarks.learning --pages                   # only rewrite the pages from finished runs
 
-A training is `train.py` with the game's own file, a seed and a number of frames: the plan's minutes, converted at 700,000
-frames per minute for Doom, 900,000 for Atari, 1,200,000 for cartpole and 100,000 for continuous actions on every machine.
-The same command resumes an interrupted training; a finished one is a line of docs/results/learned.jsonl and is not
-repeated with the same number of frames, unless its line and folder are removed, as when its settings have changed. Its
-best checkpoint then plays episodes unseen in training, with both policies; the one that the checkpoint names counts. The
-pages show the longest training of each game and seed (the newest of equals): docs/results/learned.md, a curve per game in
-the folder beside it, and films in docs/scenarios, shown by docs/scenarios.md.
+A run is `train.py` with the game's own file, a seed and a number of frames: the plan's minutes, converted on every machine
+at 700,000 frames per minute for Doom, 900,000 for Atari, 1,200,000 for cartpole and 100,000 for continuous actions. The
+same command resumes an interrupted run; a finished one is a line of docs/results/learned.jsonl and is not repeated with
+the same number of frames, unless its line and folder are removed, for instance after its settings changed. Its best
+checkpoint then plays episodes unseen in training with both policies; the one the checkpoint names counts. The pages show
+the longest run of each game and seed (the newest of equals): docs/results/learned.md, a curve per game in the folder
+beside it, and films in docs/scenarios, shown by docs/scenarios.md.
 """
 
 from __future__ import annotations

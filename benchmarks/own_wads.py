@@ -4,10 +4,10 @@
     python -m benchmarks.own_wads arena --seeds 1 --minutes 5
 
 The orchard is from docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its opposite:
-a room of monsters that shoot, a pistol, half a minute, a hit pays 1. In the vault ten flasks lie behind a locked door,
-and its key two rooms away. Every training is `train.py --scenario FILE.wad` with a seed and minutes; its best checkpoint
-plays 50 episodes with each policy, beside 50 of random play. A finished one is a line of docs/results/own_wads.jsonl; the
-page, docs/results/own_wads.md, shows the newest per seed.
+a room of shooting monsters, a pistol, half a minute; a hit pays 1. In the vault, ten flasks lie behind a locked door whose
+key is two rooms away. Each run is `train.py --scenario FILE.wad` with a seed and minutes; its best checkpoint plays 50
+episodes with each policy, beside 50 of random play. A finished run is a line of docs/results/own_wads.jsonl; the page,
+docs/results/own_wads.md, shows the newest per seed.
 Levels are built with omgifol, from requirements-test.txt.
 """
 

@@ -5,10 +5,9 @@
 benchmarks/requirements-peers.txt says how to make that environment. Runs are separate processes, one after another; all
 processes that a run started are killed when it ends, hits its time limit or is interrupted. Systems that learn get two
 figures: frames/s (skipped frames included; the median over windows of five seconds, after five seconds of warm-up), and the
-seconds from process start until the mean score of the last 100 training episodes is 75, in the game's own units; every
-system's mean is checked after each finished episode. Vectors of games without learning get frames/s alone. Finished runs
-stay in the results file and are not repeated, so the same command resumes an interrupted campaign; delete a line to repeat
-its run.
+seconds from process start until the mean score of the last 100 training episodes is 75, in the game's own units, checked
+after each finished episode in every system. Vector environments without learning get frames/s only. Finished runs stay in
+the results file and are not repeated, so the same command resumes an interrupted campaign; delete a line to repeat it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Makes the models in models/pretrained, with their cards, from the trainings of benchmarks.learning.
+"""Makes the models in models/pretrained, with their cards, from the runs of benchmarks.learning.
 
-    python -m benchmarks.pretrained --work learning            # all games with a training there
+    python -m benchmarks.pretrained --work learning            # all games with a run there
     python -m benchmarks.pretrained --work learning basic      # one of them
     python -m benchmarks.pretrained --page                     # only rewrite the page, models/README.md
 
-It takes the best of each game's trainings in docs/results/learned.md. If that is no longer in the folder, the current model
-stays, and a line says so. A model is its best checkpoint without the optimizer's slots and the curve, its weights as
-float16; the scores on its card are played with that file, in games other than the ones it was selected by.
+It takes each game's best run in docs/results/learned.md. If that is no longer in the folder, the current model stays, and
+a line says so. A model is the run's best checkpoint without optimizer slots and curve, with float16 weights; that file
+plays for the scores on its card, in games other than those that selected it.
 """
 
 from __future__ import annotations

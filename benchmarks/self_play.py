@@ -1,11 +1,11 @@
-"""Lets an agent trained by self-play meet its own past and others in matches, and writes the matrix of their wins.
+"""Plays matches of an agent trained by self-play against its past and others, and writes the matrix of wins.
 
     python -m benchmarks.self_play --work learning   # after `benchmarks.learning duel` in that folder, about 30 minutes
     python -m benchmarks.self_play --page            # only rewrite the page from finished pairings
 
-The agents are the training's best weights, the members of its league nearest to some shares of its frames, and models that
-come with the project. Each two play matches in the duel's level, with sampled actions, each hosting half of them. A
-finished pairing is a line of docs/results/self_play.jsonl and is not repeated; the page is docs/results/self_play.md.
+The agents are the run's best weights, the members of its league nearest to some shares of its frames, and shipped models.
+Each pair plays matches in the duel's level, with sampled actions, and each hosts half of them. A finished pairing
+is a line of docs/results/self_play.jsonl and is not repeated; the page is docs/results/self_play.md.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Scores the recipe for levels without a file: trains from wad and cfg alone, and sums the levels up in one number.
+"""Scores the recipe for levels without a file: trains from wad and cfg alone, and reduces all levels to one number.
 
     python -m benchmarks.suite                                       # today's recipe: six levels, two seeds, 1M frames each
     python -m benchmarks.suite --variants heads --levels deathmatch  # a variant of it, on a subset of the levels
     python -m benchmarks.suite --full --seeds 101                    # all levels, each with the frames of its tuned file
-    python -m benchmarks.suite --page                                # only rewrite the page from finished trainings
+    python -m benchmarks.suite --page                                # only rewrite the page from finished runs
 
-A level is a copy of one of ViZDoom's under another name, so that its tuned file is not found. Its score is normalized: 0 is
-random play, 1 the tuned file after its own, longer training. The suite's score is the interquartile mean over levels and
+A level is a renamed copy of one of ViZDoom's, so that its tuned file is not found. Its score is normalized: 0 is random
+play, 1 the tuned file after its own, longer training. The suite's score is the interquartile mean over levels and
 seeds, with a 95% bootstrap interval over the seeds of each level (Agarwal et al. 2021, arXiv:2108.13264). A finished
-training is a line of docs/results/suite.jsonl and is not repeated; the page is docs/results/suite.md.
+run is a line of docs/results/suite.jsonl and is not repeated; the page is docs/results/suite.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measures the speed of training and of its parts in game frames per second, all in one run.
+"""Measures the speed of training and its parts in game frames per second, all in one run.
 
     python -m benchmarks.throughput --seconds 10 --repeats 3 --json throughput.json
 
@@ -7,7 +7,7 @@ the raw engine with random actions, acting alone (the network decides on one fix
 rollout), and training end to end, by the threads engine's own workers. The last two are measured with all updates that the
 scenario makes from a rollout, as users train it, and with one. The ratio of training to the best raw rate over some thread
 counts is the share of the machine's game speed left after learning. For training, a second table lists the CPU time per
-step of game engines, game servers and trainer, the idle share of the cores, and the memory of all of them.
+step of game engines, game servers and trainer, the cores' idle share, and the memory of all of them.
 """
 
 from __future__ import annotations

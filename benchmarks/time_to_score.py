@@ -2,10 +2,10 @@
 
     python -m benchmarks.time_to_score --scenario basic --target-score 75 --minutes 4 --seeds 1 2 3 4 5
 
-Each seed is a process of its own, one after another; the seconds count from its start, imports included. A seed that misses
-the target is reported as such. With --evaluate N the best checkpoint of each seed then plays N greedy episodes. With --hold
-a seed trains for all of its minutes, and the table shows how low its mean fell after first reaching the target. Other flags
-are passed on to train.py: --engine queue, for example.
+Each seed is its own process, one after another; the seconds count from its start, imports included. A seed that misses the
+target is reported as such. With --evaluate N, each seed's best checkpoint then plays N greedy episodes. With --hold, a seed
+trains for all its minutes, and the table shows how low its mean fell after first reaching the target. Other flags are
+passed on to train.py: --engine queue, for example.
 """
 
 from __future__ import annotations
