@@ -27,18 +27,18 @@ from benchmarks.common import results
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.common.paths import ROOT
 
-# Inputs of each door, out of a thousand: slow doors get fewer.
+# Inputs of each target, out of a thousand: slow targets get fewer.
 SHARES = {"records": 650, "tomls": 190, "checkpoints": 55, "commands": 50, "pushes": 30, "cfgs": 25}
 BATCH = 200_000  # inputs per process: memory that libraries leak goes with it
 BATCH_SECONDS = 3600.0
-MAX_DEATHS = 50  # of a door's processes, before the fuzzer gives up on it
+MAX_DEATHS = 50  # of a target's processes, before the fuzzer gives up on it
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Parses the flags."""
     parser = make_parser("fuzz", __doc__)
     parser.add_argument("--inputs", type=int, default=10_000_000, help="total number of inputs (default 10000000)")
-    parser.add_argument("--only", nargs="+", choices=SHARES, default=list(SHARES), help="doors, by share (default all)")
+    parser.add_argument("--only", nargs="+", choices=SHARES, default=list(SHARES), help="targets, by share (default all)")
     default = Path(tempfile.gettempdir()) / "doom_a3c_fuzz"
     parser.add_argument("--folder", type=Path, default=default, help=f"corpus, findings and results (default {default})")
     parser.add_argument("--seed", type=int, default=0, help="random seed; 0 draws one per process (default 0)")
@@ -46,9 +46,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def run_batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> dict[str, Any]:
+def run_batch(target: str, inputs: int, seed: int, folder: Path, first: bool) -> dict[str, Any]:
     """Runs one fuzzer process; returns its counts, and whether Ctrl-C ended it."""
-    own, temporary = folder / door, folder / door / "inside" / "tmp"
+    own, temporary = folder / target, folder / target / "inside" / "tmp"
     shutil.rmtree(own / "inside", ignore_errors=True)
     for each in (own / "corpus", own / "findings", temporary):
         each.mkdir(parents=True, exist_ok=True)
@@ -56,8 +56,8 @@ def run_batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> d
     command = [
         sys.executable,
         "-m",
-        "benchmarks.stress.doors.child",
-        door,
+        "benchmarks.stress.targets.child",
+        target,
         str(inputs),
         str(seed),
         str(own),
@@ -84,7 +84,7 @@ def run_batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> d
         counts = json.loads((own / "counts.json").read_text())
     if status != 0:
         counts["findings"][f"a process died: {describe_death(status, own)}"] = 1
-    return {"door": door, "died": status != 0, "interrupted": interrupted, **counts}
+    return {"target": target, "died": status != 0, "interrupted": interrupted, **counts}
 
 
 def describe_death(status: int, own: Path) -> str:
@@ -100,35 +100,38 @@ def describe_death(status: int, own: Path) -> str:
 
 
 def campaign(options: argparse.Namespace) -> None:
-    """Runs each door's missing inputs, and appends every process to the results."""
+    """Runs each target's missing inputs, and appends every process to the results."""
     path = options.folder / "results.jsonl"
-    whole = sum(SHARES[door] for door in options.only)
-    for door in options.only:
-        wanted = options.inputs * SHARES[door] // whole
+    whole = sum(SHARES[target] for target in options.only)
+    for target in options.only:
+        wanted = options.inputs * SHARES[target] // whole
         while True:
-            finished = [each for each in results.read_results(path) if each["door"] == door]
+            finished = [each for each in results.read_results(path) if each["target"] == target]
             left = wanted - sum(each["inputs"] for each in finished)
             if left <= 0 or sum(each["died"] for each in finished) >= MAX_DEATHS:
                 break
             result = run_batch(
-                door, min(left, BATCH), options.seed, options.folder, not any(each["inputs"] for each in finished)
+                target, min(left, BATCH), options.seed, options.folder, not any(each["inputs"] for each in finished)
             )
             results.append_result(path, result)
             if result["interrupted"]:
                 raise KeyboardInterrupt
             done = wanted - left + result["inputs"]
-            print(f"{door}: {done:,} of {wanted:,}, findings {result['findings']}", file=sys.stderr, flush=True)
+            print(f"{target}: {done:,} of {wanted:,}, findings {result['findings']}", file=sys.stderr, flush=True)
             if result["inputs"] == 0 and len(finished) >= 2 and not any(each["inputs"] for each in finished):
-                print(f"fuzz: {door} does not start: see {options.folder / door / 'log'}", file=sys.stderr)
+                print(f"fuzz: {target} does not start: see {options.folder / target / 'log'}", file=sys.stderr)
                 break
 
 
 def make_table(options: argparse.Namespace) -> tuple[str, int]:
     """Returns the table of all inputs so far, and the number of kinds of findings."""
-    lines = ["| door | inputs | accepted | refused in one line | findings, kinds | inputs/s |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| target | inputs | accepted | refused in one line | findings, kinds | inputs/s |",
+        "|---|---|---|---|---|---|",
+    ]
     total, seconds, kinds = 0, 0, []
-    for door in SHARES:
-        own = [each for each in results.read_results(options.folder / "results.jsonl") if each["door"] == door]
+    for target in SHARES:
+        own = [each for each in results.read_results(options.folder / "results.jsonl") if each["target"] == target]
         if not own:
             continue
         sums: Counter[str] = Counter()
@@ -139,9 +142,9 @@ def make_table(options: argparse.Namespace) -> tuple[str, int]:
         rate = sums["inputs"] / max(1, sums["seconds"])
         found = f"{sum(findings.values()):,}, {len(findings)}"
         lines.append(
-            f"| {door} | {sums['inputs']:,} | {sums['accepted']:,} | {sums['refused']:,} | {found} | {rate:,.0f} |"
+            f"| {target} | {sums['inputs']:,} | {sums['accepted']:,} | {sums['refused']:,} | {found} | {rate:,.0f} |"
         )
-        kinds += [f"- {door}, {count:,} times: {kind}" for kind, count in findings.most_common()]
+        kinds += [f"- {target}, {count:,} times: {kind}" for kind, count in findings.most_common()]
         total, seconds = total + sums["inputs"], seconds + sums["seconds"]
     lines += ["", f"{total:,} inputs in {seconds / 60:,.0f} minutes.", *(["", *kinds] if kinds else [])]
     return "\n".join(lines) + "\n", len(kinds)

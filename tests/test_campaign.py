@@ -19,7 +19,7 @@ from benchmarks import ablations, cores, learning, own_wads, pretrained, suite
 from benchmarks.ablations import Measured
 from benchmarks.common import learned, results
 from benchmarks.common.learned import FIRST_SEED, PLANS, Learned
-from benchmarks.stress.doors.examples import write_small_checkpoint
+from benchmarks.stress.targets.examples import write_small_checkpoint
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.cli.train import Options

@@ -8,7 +8,7 @@ import pytest
 from commands import ROOT
 
 from benchmarks import fuzz
-from benchmarks.stress.doors.mutations import Mutator, join_checkpoint, split_checkpoint, write_toml
+from benchmarks.stress.targets.mutations import Mutator, join_checkpoint, split_checkpoint, write_toml
 
 pytestmark = pytest.mark.tools
 
@@ -18,7 +18,7 @@ GUARDED = """
 import json, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from benchmarks.stress.doors.guards import Guard, find_outcome
+from benchmarks.stress.targets.guards import Guard, find_outcome
 inside = Path(sys.argv[2])
 guard = Guard([inside])
 guard.know_modules()
@@ -54,7 +54,7 @@ def hang():
 def take(data):
     deeds[data.decode()]()
     return True
-from benchmarks.stress.doors import guards
+from benchmarks.stress.targets import guards
 guards.SECONDS = 0.2
 print(json.dumps({name: find_outcome(guard, take, name.encode()) for name in deeds}))
 """
@@ -129,10 +129,10 @@ def test_guards_report_forbidden_deeds(seen, deed, signature):
 def test_a_finished_campaign_is_not_rerun_and_counts_all_inputs(tmp_path, monkeypatch, capsys):
     batches = []
 
-    def batch(door, inputs, seed, folder, first):
-        batches.append((door, inputs, first))
+    def batch(target, inputs, seed, folder, first):
+        batches.append((target, inputs, first))
         return {
-            "door": door,
+            "target": target,
             "died": False,
             "interrupted": False,
             "inputs": inputs,
@@ -156,16 +156,16 @@ GOOD = """
 import os, sys, tempfile
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from benchmarks.stress.doors.registry import DOORS
-for name, make in DOORS.items():
+from benchmarks.stress.targets.registry import TARGETS
+for name, make in TARGETS.items():
     folder = Path(tempfile.mkdtemp(dir=sys.argv[2]))
     os.chdir(folder)
-    door = make(folder)
-    print(name, [door.take(seed) for seed in door.seeds])
+    target = make(folder)
+    print(name, [target.take(seed) for seed in target.seeds])
 """
 
 
-def test_every_door_accepts_all_its_good_inputs(tmp_path):
+def test_every_target_accepts_all_its_good_inputs(tmp_path):
     command = [sys.executable, "-c", GOOD, str(ROOT), str(tmp_path)]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 0, result.stderr

@@ -1,1 +1,1 @@
-"""Helpers of the commands that break the program: fault campaigns, doors for fuzzing, a cluster to break."""
+"""Helpers of the commands that break the program: fault campaigns, targets for fuzzing, a cluster to break."""

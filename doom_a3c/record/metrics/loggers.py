@@ -1,4 +1,4 @@
-"""The door for loggers: TensorBoard and others.
+"""The interface of loggers: TensorBoard and others.
 
 Metrics travel as records (named tuples); only a logger knows the names under which its kind shows them.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.stress.doors.guards import FindingError
+from benchmarks.stress.targets.guards import FindingError
 from doom_a3c.settings.games import DoomSpec, GymnasiumSpec
 from doom_a3c.settings.network import Network
 from doom_a3c.settings.scenarios import Scenario

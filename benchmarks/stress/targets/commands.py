@@ -1,4 +1,4 @@
-"""The door for command lines: everything train.py and play.py do with flags, up to the first game or network."""
+"""The target for command lines: everything train.py and play.py do with flags, up to the first game or network."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import tensorflow as tf
 
-from benchmarks.stress.doors.door import Door
-from benchmarks.stress.doors.examples import write_small_checkpoint
-from benchmarks.stress.doors.guards import FindingError
-from benchmarks.stress.doors.mutations import Mutator, mutate_json
+from benchmarks.stress.targets.examples import write_small_checkpoint
+from benchmarks.stress.targets.guards import FindingError
+from benchmarks.stress.targets.mutations import Mutator, mutate_json
+from benchmarks.stress.targets.target import Target
 from doom_a3c.cli import listing, play, run_doctor, train
 from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.run import launch
@@ -87,8 +87,8 @@ class ReachedError(Exception):
     """The command line is good: games would start now."""
 
 
-def make_commands_door(folder: Path) -> Door:
-    """Returns the door; inputs are lists of arguments as JSON, program first."""
+def make_commands_target(folder: Path) -> Target:
+    """Returns the target; inputs are lists of arguments as JSON, program first."""
     (folder / "saved").mkdir()
     write_small_checkpoint(folder / "saved" / "last.ckpt")
     (folder / "own.toml").write_text('base = "base/doom"\n[game]\nconfig = "basic.cfg"\n')
@@ -96,7 +96,7 @@ def make_commands_door(folder: Path) -> Door:
     flags = tuple(
         one.flag for record in (Config, train.Options, play.Options, PlaySettings) for one in settings_of(record).values()
     )
-    return Door([json.dumps(list(seed)).encode() for seed in SEEDS], _take, _mutate, flags, named_by_user=True)
+    return Target([json.dumps(list(seed)).encode() for seed in SEEDS], _take, _mutate, flags, named_by_user=True)
 
 
 def _stop_before_games() -> None:

@@ -1,4 +1,4 @@
-"""The door for pushes, which a cluster's hosts send to the parameter server."""
+"""The target for pushes, which a cluster's hosts send to the parameter server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from benchmarks.stress.doors.door import Door
-from benchmarks.stress.doors.guards import FindingError
-from benchmarks.stress.doors.mutations import Mutator, mutate_json
+from benchmarks.stress.targets.guards import FindingError
+from benchmarks.stress.targets.mutations import Mutator, mutate_json
+from benchmarks.stress.targets.target import Target
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.inputs import Inputs
 from doom_a3c.agent.learner import LearnerMetrics
@@ -117,8 +117,8 @@ class Servers:
             raise FindingError("a push makes weights that are not finite")
 
 
-def make_pushes_door(folder: Path) -> Door:
-    """Returns the door. An input is JSON: transport, host, generation (0 is right), sequence, push, known version."""
+def make_pushes_target(folder: Path) -> Target:
+    """Returns the target. An input is JSON: transport, host, generation (0 is right), sequence, push, known version."""
     servers = Servers()
 
     def take(data: bytes) -> bool:
@@ -147,7 +147,7 @@ def make_pushes_door(folder: Path) -> Door:
 
     seeds = [json.dumps(each).encode() for each in _make_seeds(servers)]
     words = (*Rollout._fields, "version", "steps", "float64", "uint8", "object", "int32", "<U3", ARRAY, "engine_died")
-    return Door(seeds, take, _mutate, words)
+    return Target(seeds, take, _mutate, words)
 
 
 def _make_seeds(servers: Servers) -> list[Any]:

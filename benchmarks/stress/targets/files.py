@@ -1,4 +1,4 @@
-"""The doors for files: records and checkpoints, scenario files, ViZDoom's configuration files."""
+"""The targets for files: records and checkpoints, scenario files, ViZDoom's configuration files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import safetensors.numpy
 
-from benchmarks.stress.doors.door import Door, make_take
-from benchmarks.stress.doors.examples import make_record, write_small_checkpoint
-from benchmarks.stress.doors.harm import check_harmless
-from benchmarks.stress.doors.mutations import Mutator, join_checkpoint, mutate_json, split_checkpoint, write_toml
+from benchmarks.stress.targets.examples import make_record, write_small_checkpoint
+from benchmarks.stress.targets.harm import check_harmless
+from benchmarks.stress.targets.mutations import Mutator, join_checkpoint, mutate_json, split_checkpoint, write_toml
+from benchmarks.stress.targets.target import Target, make_take
 from doom_a3c.envs.doom import setup as doom_setup
 from doom_a3c.run.checkpoints import checkpoint
 from doom_a3c.run.checkpoints.run_record import record_from_plain, record_to_plain
@@ -41,8 +41,8 @@ def _mutate_json(mutator: Mutator, data: bytes) -> bytes:
     return mutator.damage(data) if changed is None else changed
 
 
-def make_records_door(folder: Path) -> Door:
-    """Returns the door for the JSON of checkpoints."""
+def make_records_target(folder: Path) -> Target:
+    """Returns the target for the JSON of checkpoints."""
 
     def take(data: bytes) -> None:
         try:
@@ -54,11 +54,11 @@ def make_records_door(folder: Path) -> Door:
         json.dumps(record_to_plain(record))  # it can be saved again
 
     plain = [record_to_plain(make_record(name)) for name in ("basic", "cartpole", "pong")]
-    return Door([json.dumps(each).encode() for each in plain], make_take(take), _mutate_json, list_setting_names())
+    return Target([json.dumps(each).encode() for each in plain], make_take(take), _mutate_json, list_setting_names())
 
 
-def make_checkpoints_door(folder: Path) -> Door:
-    """Returns the door for checkpoint files."""
+def make_checkpoints_target(folder: Path) -> Target:
+    """Returns the target for checkpoint files."""
     path = folder / "input.ckpt"
     write_small_checkpoint(path)
     seed = path.read_bytes()
@@ -81,7 +81,7 @@ def make_checkpoints_door(folder: Path) -> Door:
         yield join_checkpoint(metadata | {"a": {"dtype": "F32", "shape": [2**38], "data_offsets": [0, 2**40]}}, arrays)
         yield join_checkpoint(metadata | {"a": {"dtype": "F16", "shape": [2**62, 2**62], "data_offsets": [0, 2]}}, b"ab")
 
-    return Door(
+    return Target(
         [seed], make_take(take), lambda mutator, data: add_checksum(mutator.checkpoint(data)), list_setting_names(), once
     )
 
@@ -110,8 +110,8 @@ def _check_playable(scenario: Scenario) -> None:
         doom_setup.check(scenario.game, scenario.observation)
 
 
-def make_tomls_door(folder: Path) -> Door:
-    """Returns the door for scenario files: JSON to be written as TOML, or TOML itself."""
+def make_tomls_target(folder: Path) -> Target:
+    """Returns the target for scenario files: JSON to be written as TOML, or TOML itself."""
     path = folder / "input.toml"
 
     def take(data: bytes) -> None:
@@ -138,13 +138,13 @@ def make_tomls_door(folder: Path) -> Door:
         del tree["name"]  # comes from the file
         if not tree["game"].get("match"):  # a file without a match has no such table, and an empty one is an error
             tree["game"].pop("match", None)
-    return Door(
+    return Target(
         [*texts, *(json.dumps(tree).encode() for tree in (*trees, *whole))], make_take(take), mutate, list_setting_names()
     )
 
 
-def make_cfgs_door(folder: Path) -> Door:
-    """Returns the door for ViZDoom's own configuration files."""
+def make_cfgs_target(folder: Path) -> Target:
+    """Returns the target for ViZDoom's own configuration files."""
     path = folder / "input.cfg"
     shipped = [shipped_folder() / f"{name}.cfg" for name in ("basic", "deadly_corridor", "health_gathering")]
     for file in shipped:
@@ -171,4 +171,4 @@ def make_cfgs_door(folder: Path) -> Door:
         "ATTACK",
         "TURN_LEFT",
     )
-    return Door([file.read_bytes() for file in shipped], make_take(take), mutate, words)
+    return Target([file.read_bytes() for file in shipped], make_take(take), mutate, words)

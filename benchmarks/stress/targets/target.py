@@ -1,15 +1,15 @@
-"""The parts of a door: good inputs, a way to mutate them, and a function that reads one."""
+"""The parts of a target: good inputs, a way to mutate them, and a function that reads one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from benchmarks.stress.doors.mutations import Mutator
+from benchmarks.stress.targets.mutations import Mutator
 from doom_a3c.settings.errors import UserError
 
 
-class Door(NamedTuple):
+class Target(NamedTuple):
     """One way in."""
 
     seeds: list[bytes]  # good inputs

@@ -1,4 +1,4 @@
-"""One process of the fuzzer: feeds inputs to a door, guided by the coverage they reach, and counts the outcomes.
+"""One process of the fuzzer: feeds inputs to a target, guided by the coverage they reach, and counts the outcomes.
 
 The process may die, or be killed: its last input is in `current`, its progress in `counts.json`.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 import atheris
 
-from benchmarks.stress.doors.guards import Guard, find_outcome
+from benchmarks.stress.targets.guards import Guard, find_outcome
 
 KEPT = 3  # inputs per finding
 LONGEST = 65_536  # bytes of an input
@@ -71,24 +71,24 @@ def keep(folder: Path, signature: str, detail: str, data: bytes) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Runs inputs: `arguments` are door, number of inputs, seed, folder, and 'first' in a door's first process."""
+    """Runs inputs: `arguments` are target, number of inputs, seed, folder, and 'first' in a target's first process."""
     name, count, seed, folder = arguments[0], int(arguments[1]), int(arguments[2]), Path(arguments[3])
     from doom_a3c.run.imports import import_tensorflow
 
     import_tensorflow(1, False, "cpu")
     with atheris.instrument_imports(include=["doom_a3c"]):
-        from benchmarks.stress.doors.commands import remember_shipped_files
-        from benchmarks.stress.doors.mutations import Mutator
-        from benchmarks.stress.doors.registry import DOORS
+        from benchmarks.stress.targets.commands import remember_shipped_files
+        from benchmarks.stress.targets.mutations import Mutator
+        from benchmarks.stress.targets.registry import TARGETS
     inside = folder / "inside"
     os.chdir(inside)
     remember_shipped_files()
-    door = DOORS[name](inside)
-    guard, tally = Guard([inside, Path(os.environ["TMPDIR"])], named_by_user=door.named_by_user), Tally(folder)
+    target = TARGETS[name](inside)
+    guard, tally = Guard([inside, Path(os.environ["TMPDIR"])], named_by_user=target.named_by_user), Tally(folder)
 
     def take(data: bytes) -> None:
         tally.begin(data)
-        tally.add(*find_outcome(guard, door.take, data), data)
+        tally.add(*find_outcome(guard, target.take, data), data)
         if tally.counts["inputs"] % COUNT_EVERY == 0:
             tally.write()
             guard.limit_memory()
@@ -96,18 +96,18 @@ def main(arguments: list[str]) -> None:
             tally.write()
             os._exit(0)  # at once: libFuzzer would report a normal exit as a crash
 
-    _learn_good_inputs(door, guard)
+    _learn_good_inputs(target, guard)
     if "first" in arguments:
-        for data in door.once():
+        for data in target.once():
             take(data)
 
     def mutate(data: bytes, size: int, seed: int) -> bytes:
-        mutator = Mutator(seed, door.words)
+        mutator = Mutator(seed, target.words)
         if mutator.chance(0.5):  # good inputs get far; the corpus fills with inputs refused early
-            data = door.seeds[seed % len(door.seeds)]
-        return door.mutate(mutator, data)[:size]
+            data = target.seeds[seed % len(target.seeds)]
+        return target.mutate(mutator, data)[:size]
 
-    for number, data in enumerate(door.seeds):
+    for number, data in enumerate(target.seeds):
         (folder / "corpus" / f"seed-{number}").write_bytes(data)
     flags = [f"-seed={seed or random.randrange(1, 2**31)}", f"-max_len={LONGEST}", "-len_control=0", "-rss_limit_mb=0"]
     flags += [
@@ -123,14 +123,14 @@ def main(arguments: list[str]) -> None:
     atheris.Fuzz()
 
 
-def _learn_good_inputs(door: Any, guard: Guard) -> None:
+def _learn_good_inputs(target: Any, guard: Guard) -> None:
     """Runs the good inputs, which triggers late imports; raises ValueError unless all are accepted."""
     guard.know_modules()
-    for data in door.seeds:
-        door.take(data)  # unwatched
-    results = [find_outcome(guard, door.take, data) for data in door.seeds]
+    for data in target.seeds:
+        target.take(data)  # unwatched
+    results = [find_outcome(guard, target.take, data) for data in target.seeds]
     if any(result.verdict != "accepted" for result in results):
-        raise ValueError(f"the door does not accept its good inputs: {results}")
+        raise ValueError(f"the target does not accept its good inputs: {results}")
     guard.limit_memory()
 
 
