@@ -2,6 +2,7 @@
 
 import math
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.run_record import Best
 from doom_a3c.run.evaluations import Evaluations
 from doom_a3c.run.saver import Saver
+from doom_a3c.settings.games import GymnasiumSpec
 
 
 @pytest.fixture
@@ -312,6 +314,26 @@ def test_the_next_session_confirms_an_interrupted_sessions_best(engine, confirmi
     for name, value in before.variables.items():
         assert np.array_equal(best.variables[name], value)
     assert run.folder.adopt_best(tiny_record()).best.confirmed
+
+
+@pytest.mark.parametrize("id", ["MyEnv()", "gymnasium.envs.classic_control:CartPole-v1"])  # as with a wad of one's own
+def test_an_earlier_best_of_a_game_named_by_the_user_is_confirmed_and_gets_a_rematch(engine, confirming, id):
+    record = tiny_record()
+    config, scenario = replace(record.config, scenario=id), replace(record.scenario, game=GymnasiumSpec(id=id))
+    record = record._replace(config=config, scenario=scenario)
+    run = confirming([70.0], [], record)
+    engine.update(0.1)
+    run.evaluations.evaluate()  # then Ctrl-C
+    resumed = run.folder.adopt_best(record)
+    run = confirming([9.0], [20.0], resumed)
+    engine.update(0.1)
+    run.evaluations.evaluate()
+    assert run.evaluations.confirm()
+    run = confirming([90.0, 95.0], [30.0], run.folder.adopt_best(record))
+    engine.update(0.1)
+    run.evaluations.evaluate()
+    assert run.evaluations.reevaluate_best()
+    assert run.evaluations.best.score == 96.0  # of the earlier best
 
 
 @pytest.mark.parametrize("alone", [[], [math.nan], [math.inf]])

@@ -11,7 +11,7 @@ from doom_a3c.engines.state import State
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
-from doom_a3c.run.checkpoints.run_record import Best, RunRecord
+from doom_a3c.run.checkpoints.run_record import Best, RunRecord, find_needed_override
 from doom_a3c.run.evaluations import Evaluations, Leader
 from doom_a3c.run.evaluator import Evaluation, Evaluator, Scores, count_games, read_score
 from doom_a3c.run.league import League
@@ -20,6 +20,7 @@ from doom_a3c.run.reporter import Reporter
 from doom_a3c.run.saver import Saver
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.streams import Stream, make_seed
+from doom_a3c.settings.trust import GameOverride
 
 
 def make_evaluator(record: RunRecord, builder: Builder, engine: Engine, league: League | None = None) -> Evaluator:
@@ -81,14 +82,14 @@ def make_evaluations(
         capture=engine.capture,
         listener=_SaveAndReport(saver, reporter, add_to_league),
         best=record.best,
-        load_earlier_best=partial(_load_best, checkpoints),
+        load_earlier_best=partial(_load_best, checkpoints, find_needed_override(record)),
     )
 
 
-def _load_best(checkpoints: CheckpointFolder) -> Leader | None:
-    """Returns the weights of `best.ckpt`, None if it cannot be loaded."""
+def _load_best(checkpoints: CheckpointFolder, override: GameOverride) -> Leader | None:
+    """Returns the weights of `best.ckpt`, None if it cannot be loaded; `override` is what the run's checkpoints need."""
     try:
-        variables, record = load(checkpoints.best)
+        variables, record = load(checkpoints.best, override)
     except UserError:
         return None
     return Leader(State(variables, record.counters), record.best.policy)
