@@ -36,7 +36,8 @@ from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run import session
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints import pretrained
-from doom_a3c.run.checkpoints.checkpoint import save
+from doom_a3c.run.checkpoints.checkpoint import read_label, save
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.run_record import Best, begin_run, record_from_plain, record_to_plain
 from doom_a3c.run.checkpoints.runs import list_checkpoints
 from doom_a3c.run.launch import make_new_run, make_resumed_run
@@ -685,6 +686,19 @@ def test_scores_against_other_opponents_start_anew(first, then, kept):
     old = old._replace(best=Best(800.0, confirmed=True), counters=old.counters._replace(scores=[3.0]))
     resumed = make_resumed_run(old, {"opponents": then})
     assert (resumed.best.score, list(resumed.counters.scores)) == ((800.0, [3.0]) if kept else (None, []))
+
+
+def test_the_best_against_other_opponents_is_set_aside_and_returns_with_them(tmp_path):
+    old = make_new_run({"scenario": "duel"})._replace(best=Best(800.0, confirmed=True))
+    old = old._replace(scenario=replace(old.scenario, network=SPEC))
+    folder = CheckpointFolder(tmp_path)
+    folder.save_best({"a": np.float32([1])}, old)  # a rating
+    resumed = folder.adopt_best(make_resumed_run(old, {"opponents": "bots"}))  # its scores are frags
+    assert resumed.best.score is None
+    assert not folder.best.exists()
+    assert folder.adopt_best(make_resumed_run(resumed, {"opponents": "/some/a.ckpt"})).best.score is None
+    assert folder.adopt_best(make_resumed_run(old, {"opponents": "past"})).best.score == 800.0
+    assert read_label(folder.best).opponents == "league"
 
 
 def test_a_checkpoint_names_no_file_as_the_opponent():

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from doom_a3c.run.checkpoints.checkpoint import SAVING, is_whole, read_label, read_record, save
 from doom_a3c.run.checkpoints.lock import FolderLock
-from doom_a3c.run.checkpoints.run_record import RunLabel, RunRecord
+from doom_a3c.run.checkpoints.run_record import RunLabel, RunRecord, describe_opponents
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
@@ -129,7 +129,8 @@ class CheckpointFolder:
     def adopt_best(self, record: RunRecord) -> RunRecord:
         """Returns the record of a resumed run with the score of `best.ckpt`, which may be newer than `last.ckpt`.
 
-        A `best.ckpt` of another scenario or run is renamed, and renamed back when that scenario is resumed.
+        A `best.ckpt` of another scenario or run, or against other opponents, is renamed, and renamed back when the run
+        returns to that scenario and those opponents.
         """
         if self.best.exists():
             label = _read_label(self.best)
@@ -152,7 +153,8 @@ class CheckpointFolder:
 
 
 def _is_of(label: RunLabel | None, record: RunRecord) -> bool:
-    return label is not None and (label.run, label.scenario) == (record.name, record.scenario.name)
+    played = record.name, record.scenario.name, describe_opponents(record.scenario, record.config)
+    return label is not None and (label.run, label.scenario, label.opponents) == played
 
 
 def _replace_score(record: RunRecord, label: RunLabel | None) -> RunRecord:

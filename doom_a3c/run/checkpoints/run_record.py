@@ -86,6 +86,7 @@ class RunLabel(NamedTuple):
     scenario: str
     score: float | None
     confirmed: bool
+    opponents: str  # see `describe_opponents`
 
 
 def record_to_plain(record: RunRecord) -> dict[str, Any]:
@@ -159,11 +160,14 @@ def record_from_plain(data: Any, source: str, override: GameOverride = NO_OVERRI
 
 
 def label_from_plain(data: Any) -> RunLabel:
-    """Parses the label of a record, without checking its game; raises KeyError or ValueError."""
+    """Parses the label of a record, without checking its game; raises KeyError, ValueError or UserError."""
     try:
         names = parse_name(data["run"]), parse_name(data["scenario"]["name"])
-        return RunLabel(*names, _parse_score(data["best_evaluation"]), _parse_confirmed(data["confirmed"]))
-    except TypeError as error:  # not a table
+        score, confirmed = _parse_score(data["best_evaluation"]), _parse_confirmed(data["confirmed"])
+        match = data["scenario"]["game"].get("match")  # of Doom alone
+        opponents = _describe_opponents(match, data["config"]["opponents"]) if match else ""
+        return RunLabel(*names, score, confirmed, opponents)
+    except (TypeError, AttributeError) as error:  # not a table
         raise ValueError(str(error)) from None
 
 
@@ -183,7 +187,7 @@ def begin_run(scenario: scenarios.Scenario, config: Config, name: str | None = N
 def continue_run(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> RunRecord:
     """Returns the record of a resumed run with new settings."""
     counters, best = old.counters, old.best
-    others = _describe_opponents(old.scenario, old.config) != _describe_opponents(scenario, config)
+    others = describe_opponents(old.scenario, old.config) != describe_opponents(scenario, config)
     if others or old.scenario.name != scenario.name:  # their scores cannot be compared
         counters = counters._replace(scores=(), lengths=(), curve=(), stride=1, halvings=0)
         best = best._replace(score=None, evaluations=(), confirmed=False)
@@ -192,14 +196,18 @@ def continue_run(old: RunRecord, scenario: scenarios.Scenario, config: Config) -
     return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best, old.actions, old.learned)
 
 
-def _describe_opponents(scenario: scenarios.Scenario, config: Config) -> str:
+def describe_opponents(scenario: scenarios.Scenario, config: Config) -> str:
     """Returns what the scores of a match depend on: its bots, a league, or a checkpoint; '' for other games."""
-    match = parse_match(scenario.game.match) if isinstance(scenario.game, DoomSpec) else None
+    return _describe_opponents(scenario.game.match, config.opponents) if isinstance(scenario.game, DoomSpec) else ""
+
+
+def _describe_opponents(table: Mapping[str, Any], opponents: str) -> str:
+    match = parse_match(table)
     if match is None:
         return ""
     if match.agents == 1:
         return "bots"
-    return "league" if config.opponents in OPPONENTS else os.path.basename(config.opponents)
+    return "league" if opponents in OPPONENTS else os.path.basename(opponents)
 
 
 def _find_sources(override: GameOverride) -> dict[str, str]:
