@@ -129,8 +129,8 @@ class CheckpointFolder:
     def adopt_best(self, record: RunRecord) -> RunRecord:
         """Returns the record of a resumed run with the score of `best.ckpt`, which may be newer than `last.ckpt`.
 
-        A `best.ckpt` of another scenario or run, or against other opponents, is renamed, and renamed back when the run
-        returns to that scenario and those opponents.
+        Without that file there is no score. A `best.ckpt` of another scenario or run, or against other opponents, is
+        renamed, and renamed back when the run returns to that scenario and those opponents.
         """
         if self.best.exists():
             label = _read_label(self.best)
@@ -142,7 +142,7 @@ class CheckpointFolder:
             if _is_of(label := _read_label(kept), record):
                 kept.rename(self.best)
                 return _replace_score(record, label)
-        return record
+        return _replace_score(record, None)  # else no new weights would be saved as the best until they beat lost ones
 
     def _find_free_path(self, stem: str) -> Path:
         number, path = 1, self.folder / f"{stem}.ckpt"
