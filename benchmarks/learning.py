@@ -154,7 +154,7 @@ def list_table_lines(found: Sequence[Learned]) -> Iterator[str]:
     yield (
         "A target is met if the lower end of the interval of *policy* reaches it; where *policy* is unknown (-), both "
         "must. *Held* is the lowest mean of 100 training episodes after the target was first reached, as a share of the "
-        "best before it. Rows were trained with the scenario file of their commit, which may differ from today's. "
+        "best before it; of negative scores, the best as a share of that mean. Rows were trained with the scenario file of their commit, which may differ from today's. "
         "[basic](../notes/doom.md#basic-the-best-there-is) cannot score more than 83, nor "
         "[predict_position](../notes/doom.md#predict_position-what-can-be-had) much more than 0.82."
     )
@@ -165,9 +165,13 @@ def _format_millions(frames: float) -> str:
 
 
 def format_lowest_share(means: Sequence[float], target: float) -> str:
-    """Returns the lowest ratio of a mean to the best before it, once the target was reached; '-' if it never was."""
+    """Returns the lowest ratio of a mean to the best before it, once the target was reached; '-' if it never was.
+
+    Where the best is negative, the ratio is inverted: a mean of -200 after -100 is half as good.
+    """
     since = list(itertools.dropwhile(lambda mean: mean < target, means))
-    shares = [mean / best for mean, best in zip(since, itertools.accumulate(since, max), strict=True)]
+    pairs = zip(since, itertools.accumulate(since, max), strict=True)
+    shares = [1.0 if mean == best else mean / best if best > 0 else best / mean for mean, best in pairs]
     return f"{min(shares):.0%}" if shares else "-"
 
 

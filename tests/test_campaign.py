@@ -336,3 +336,16 @@ def test_a_card_shows_the_standing_in_its_matches(tmp_path):
     standing = {"frags": 9.0, "rivals_mean": 2.0, "best_rival": 4.5, "rank": 1.0, "players": 8, "wins": 1.0}
     (tmp_path / "summary.json").write_text(json.dumps({"standing": standing}))
     assert "the best rival 4.50 (2.00 of it); rank 1.0 of 8" in pretrained.read_standing(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("means", "target", "share"),
+    [
+        ([10.0, 50.0, 100.0, 60.0, 90.0], 50.0, "60%"),
+        ([-900.0, -200.0, -150.0, -600.0, -160.0], -200.0, "25%"),
+        ([-1.0, 0.0, 0.0], -2.0, "100%"),
+        ([10.0], 50.0, "-"),
+    ],
+)
+def test_a_collapse_shows_as_a_low_share_of_the_best_mean(means, target, share):
+    assert learning.format_lowest_share(means, target) == share
