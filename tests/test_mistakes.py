@@ -45,6 +45,9 @@ from doom_a3c.settings.catalog import list_scenario_files
         ),
         (("--seed=1,2,3",), "for seed in 1 2 3;"),
         (("--seed", "1", "100000"), "100000 needs a flag: --frames 100000"),
+        (("--doctor", "--resume", "mine", "--summary", "s"), "--resume, --summary have no effect with --doctor"),
+        (("--doctor", "--from", "basic"), "--from has no effect with --doctor"),
+        (("--print-settings", "--wad", "mine.wad"), "a new run names its wad by --scenario mine.wad"),
     ],
 )
 def test_mistakes_give_one_line_exit_2_and_write_nothing(tmp_path, arguments, message):

@@ -106,19 +106,30 @@ def _train(arguments: list[str] | None) -> int:
         return 0
     overrides = _select_overrides(flags)
     scenarios.split_overrides(overrides, "flags")
+    _check_effects(options)
     if options.print_settings:
         print_result(format_run(_find_record(options, overrides)))
         return 0
     if options.summary:
         output_file(options.summary, "--summary")
     if options.doctor:
-        if options.from_:
-            raise UserError(f"--from {options.from_} has no effect with --doctor, which checks only the game")
         import_tensorflow(cpu_count(), options.verbose, "cpu")  # quietly
         from doom_a3c.cli.run_doctor import run_doctor  # late: rarely needed
 
         return run_doctor(make_new_run(overrides, options.name))
     return (_resume if options.resume else _begin)(options, overrides)
+
+
+def _check_effects(options: Options) -> None:
+    """Raises UserError for an option that another one, or its absence, leaves without effect."""
+    if options.doctor:
+        given = {"--resume": options.resume, "--from": options.from_, "--wad": options.wad, "--summary": options.summary}
+        if useless := [flag for flag, value in given.items() if value]:
+            has = "has" if len(useless) == 1 else "have"
+            why = "which checks a game before its run: name that by --scenario"
+            raise UserError(f"{', '.join(useless)} {has} no effect with --doctor, {why}")
+    if options.wad and not options.resume:
+        raise UserError(f"--wad goes with --resume: a new run names its wad by --scenario {options.wad}")
 
 
 def _describe_scenario(flags: Mapping[str, Any]) -> Mapping[str, str]:
@@ -132,8 +143,6 @@ def _select_overrides(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 def _begin(options: Options, settings: Mapping[str, Any]) -> int:
     """Trains a new run."""
-    if options.wad:
-        raise UserError(f"--wad goes with --resume: a new run names its wad by --scenario {options.wad}")
     record = make_new_run(settings, options.name)
     source = find_model(options.from_) if options.from_ else None
     with _close_by_signals(open_new_run(record)) as (record, checkpoints):
