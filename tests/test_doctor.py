@@ -170,6 +170,15 @@ def test_a_bad_game_gets_advice_on_each_problem(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize(("length", "discount"), [(60, "0.98"), (500, "0.998"), (2100, "0.9995"), (20_000, "0.99995")])
+def test_the_advised_discount_is_below_1_however_long_the_episodes_are(length, discount):
+    rare = np.zeros(1000)
+    play = trial_games.RandomPlay([0.0] * 32, [length] * 32, 32, 0, rare, [], np.zeros(0), 1.0)
+    record = make_new_run({"scenario": "basic", "discount": 0.5})
+    advice = doctor._check_lengths(record, SimpleNamespace(steps_per_second=35.0), play).advice
+    assert advice.endswith(f"--discount {discount}")
+
+
 @pytest.mark.parametrize(("step_seconds", "whole"), [(0.001, True), (0.05, False)])
 def test_random_play_does_not_overcount_short_episodes(monkeypatch, step_seconds, whole):
     clock = itertools.count()

@@ -190,7 +190,8 @@ def _check_lengths(record: RunRecord, games: GameFactory, play: RandomPlay) -> F
     )
     rare = np.mean(play.rewards != 0) < 0.02
     if rare and horizon < length / 3:
-        return Finding("episodes", says, f"rare rewards need a longer horizon: --discount {1 - 1 / length:.3f}")
+        discount = 1 - float(f"{1 / length:.1g}")  # below 1, however long the episodes are
+        return Finding("episodes", says, f"rare rewards need a longer horizon: --discount {discount:.6g}")
     return Finding("episodes", says)
 
 
