@@ -139,6 +139,20 @@ def test_the_time_left_follows_the_nearest_budget(reported, clock):
     assert [status.share for status in reported.audience.statuses] == [0.0, 1 / 6, 1 / 3, 0.9]
 
 
+def test_a_budget_of_episodes_has_a_time_left(clock):
+    reported = _reported(changed(Config(), frames=1_000_000, episodes=100))
+    reported.progress.restore(reported.progress.counters()._replace(episodes=40))
+    reported.reporter = Reporter(
+        reported.reporter._config, reported.progress, reported.engine, reported.audience, reported.audience
+    )
+    reported.engine.update()
+    for clock.now, episodes in ((1000.0, 0), (1010.0, 5), (1020.0, 15), (1030.0, 40)):
+        reported.progress.add_steps(0, 100, [1.0] * episodes, [])
+        reported.reporter.report(clock.now - 1000, Best())
+    # At 20 episodes in 20 s, then all; the million of frames is a day away.
+    assert [status.seconds_left for status in reported.audience.statuses] == [None, 110.0, 40.0, 0.0]
+
+
 def test_the_status_has_all_known_figures(reported):
     reported.engine.update()
     reported.progress.add_steps(10, 40, [2.0] * 100, ["engine_died"])

@@ -146,6 +146,7 @@ class Reporter:
         self._logger, self._view, self._limiter = logger, view, log_limiter()
         self._newest_gif, self._scenario = newest_gif, scenario
         self._updates_before, self._steps_before = progress.updates, progress.steps
+        self._episodes_before = progress.episodes
         self._counted_before = progress.counted
         # Times and frame counts, both increasing.
         self._marks: deque[tuple[float, int]] = deque(maxlen=int(_LEFT_SECONDS / _MARK_SECONDS) + 1)
@@ -203,6 +204,7 @@ class Reporter:
         shares, left = [progress.frames / config.frames], [self._estimate_seconds_until(config.frames)]
         if config.episodes is not None:
             shares.append(progress.episodes / config.episodes)
+            left.append(self._estimate_seconds_until_episode(config.episodes, seconds))
         if config.minutes is not None:
             shares.append(seconds / (60 * config.minutes))
             left.append(max(0.0, 60 * config.minutes - seconds))
@@ -236,6 +238,12 @@ class Reporter:
         if len(self._marks) < 3:
             return None
         return max(0.0, (frames - self._progress.frames) / self._measure_rate_over(_LEFT_SECONDS))
+
+    def _estimate_seconds_until_episode(self, episodes: int, seconds: float) -> float | None:
+        """Returns the seconds until the run has finished `episodes`, at the rate of this session; None before its first."""
+        finished = self._progress.episodes
+        rate = (finished - self._episodes_before) / seconds if seconds else 0.0
+        return max(0.0, (episodes - finished) / rate) if rate > 0 else None
 
     def _write_point(self, seconds: float) -> None:
         progress, config = self._progress, self._config
