@@ -240,10 +240,17 @@ def _run(
         try:
             session.training.run()
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"doom_a3c.resume({str(checkpoints.folder)!r}) continues the run") from None
+            raise KeyboardInterrupt(f"{_format_resume(record, checkpoints.folder, env)} continues the run") from None
     best = checkpoints.best if checkpoints.best.exists() else checkpoints.last
     needed = find_needed_override(record) if env is None else GameOverride(env=env)  # named by the caller
     return Agent.load(best.absolute(), needed)
+
+
+def _format_resume(record: RunRecord, folder: Path, env: Callable[[], Env] | None) -> str:
+    """Returns the call that continues a run, with what its checkpoints may not name."""
+    needed = find_needed_override(record)
+    named = {"env": "..."} if env else {name: repr(value) for name, value in needed._asdict().items() if value}
+    return f"doom_a3c.resume({str(folder)!r}{''.join(f', {name}={value}' for name, value in named.items())})"
 
 
 class _View(Panel):

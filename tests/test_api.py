@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,13 +14,16 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+import vizdoom
 from commands import ROOT
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Tuple
 from registered_toys import Numbers, Plain, Rover, Toy
 
 import doom_a3c as dc
+from doom_a3c import api
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.checkpoints.run_record import begin_run
+from doom_a3c.run.launch import make_new_run
 from doom_a3c.run.play import playback
 from doom_a3c.run.play.random_play import play_random_episodes
 from doom_a3c.settings.config import Config
@@ -298,6 +302,22 @@ def test_an_exception_in_a_hook_ends_the_run_and_saves_it(name, tmp_path, monkey
         dc.train("CartPole-v1", frames=1_000_000, **{name: fail}, **often)
     assert raised.traceback[-1].name == "fail"
     assert dc.load("models/last.ckpt").record.counters.frames > 200
+
+
+def test_an_interrupted_run_names_the_call_that_continues_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(Path(vizdoom.scenarios_path) / "basic.wad", "mine.wad")
+    shutil.copy(Path(vizdoom.scenarios_path) / "basic.cfg", "mine.cfg")
+    calls = []
+    for scenario in (make_cart, "cartpole", "mine.wad"):
+        name = "Cart()" if callable(scenario) else scenario
+        record = make_new_run({"scenario": name})
+        calls.append(api._format_resume(record, Path("models/r 1"), scenario if callable(scenario) else None))
+    assert calls == [
+        "doom_a3c.resume('models/r 1', env=...)",
+        "doom_a3c.resume('models/r 1')",
+        f"doom_a3c.resume('models/r 1', wad={str(tmp_path / 'mine.wad')!r})",
+    ]
 
 
 @pytest.mark.parametrize("name", ["on_evaluation", "on_checkpoint"])

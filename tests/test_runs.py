@@ -2,7 +2,9 @@
 
 import dataclasses
 import os
+import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,12 +13,14 @@ from run_fakes import tiny_record
 
 from doom_a3c.run.checkpoints import runs
 from doom_a3c.run.checkpoints.checkpoint import read_label
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.lock import FolderLock, find_progress
 from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.checkpoints.run_record import format_needed_flags
 from doom_a3c.run.checkpoints.runs import find_checkpoint, find_run, link_newest, list_runs, open_new_run, open_run
-from doom_a3c.run.launch import make_new_run, make_resumed_run
+from doom_a3c.run.launch import _name_checkpoint, make_new_run, make_resumed_run
 from doom_a3c.run.saver import Saver
+from doom_a3c.settings.errors import UserError
 
 VARIABLES = {"a": np.zeros(3, np.float32)}
 
@@ -218,3 +222,17 @@ def test_resuming_a_modules_game_needs_its_scenario_flag():
     assert format_needed_flags(make_new_run({"scenario": "cartpole"})) == ""
     named = make_new_run({"scenario": "registered_toys:tests/Slow-v0"})
     assert format_needed_flags(named) == " --scenario registered_toys:tests/Slow-v0"
+
+
+def test_an_error_of_the_game_names_flags_that_find_the_run_again(models):
+    run = save_run("my models", "my game-seed1-20260101-000001")
+    session = SimpleNamespace(record=record_of(run.name, "my models"))
+
+    def fail():
+        with _name_checkpoint(session, CheckpointFolder(run)):
+            raise UserError("Mine-v0: KeyError")
+
+    flags = complaint(fail).partition("; ")[2].partition(" continues from ")[0]
+    resume, name, models_dir, folder = shlex.split(flags)
+    assert (resume, models_dir) == ("--resume", "--models-dir")
+    assert find_run(Path(folder), name) == run

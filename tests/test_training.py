@@ -317,6 +317,7 @@ def test_an_interrupt_outranks_the_score_which_outranks_a_budget(progress):
         ("frames", {}, None),
         ("SIGINT", {}, "--resume run-1"),
         ("minutes", {"logger": "csv", "models_dir": "my models"}, "--resume run-1 --models-dir 'my models' --logger csv"),
+        ("SIGINT", {"logger": "wandb", "wandb_project": "p"}, "--resume run-1 --logger wandb --wandb-project p"),
         ("until_learned", {}, "--resume run-1 --no-until-learned"),
         ("SIGINT", {"opponents": "past"}, "--resume run-1"),
         ("SIGINT", {"opponents": "my old.ckpt"}, "--resume run-1 --opponents 'my old.ckpt'"),

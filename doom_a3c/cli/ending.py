@@ -19,10 +19,8 @@ from doom_a3c.run.checkpoints.run_record import format_needed_flags
 from doom_a3c.run.launch import format_resume_flags
 from doom_a3c.run.session import Session
 from doom_a3c.run.training import Result
-from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import first_line
 from doom_a3c.settings.inputs import expand
-from doom_a3c.settings.setting import make_flag
 
 CURVE_COLUMNS = 30  # characters
 
@@ -58,8 +56,8 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
         panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
     if result.stopped_by not in ("frames", "episodes"):
         whole = " --no-until-learned" if result.stopped_by == "until_learned" else ""
-        flags = f"{flags_to_resume(session)}{whole}{format_resume_flags(session.record)}"
-        panel.log(f"  {command.find_program_call('train')} {flags}")
+        flags = format_resume_flags(session.record, session.checkpoints.folder)
+        panel.log(f"  {command.find_program_call('train')} {flags}{whole}")
 
 
 def _count_left_out(progress: Progress, before: int) -> int:
@@ -75,17 +73,6 @@ def _count_left_out(progress: Progress, before: int) -> int:
 def _describe_frames(folder: Path) -> str:
     has_gifs = any(folder.glob("*.gif"))
     return f"gifs   {folder} (and the scores, as png and csv)" if has_gifs else f"scores {folder} (png and csv)"
-
-
-def flags_to_resume(session: Session) -> str:
-    """Returns the flags that continue a run: its name, and settings that its checkpoints do not restore."""
-    config, folder = session.record.config, session.checkpoints.folder
-    is_own = folder.name == session.record.name  # else the models folder itself is the run's
-    flags = [f"--resume {shlex.quote(session.record.name if is_own else str(folder))}"]
-    for name in ("models_dir", "device", "address", "logger"):
-        if (value := getattr(config, name)) != getattr(Config, name) and (is_own or name != "models_dir"):
-            flags.append(f"{make_flag(name)} {shlex.quote(value)}")
-    return " ".join(flags)
 
 
 def write_results(session: Session, result: Result, seconds: float, summary: str | None, panel: Panel) -> None:

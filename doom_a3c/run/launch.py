@@ -25,6 +25,7 @@ from doom_a3c.settings.errors import UserError, require, suggest
 from doom_a3c.settings.fields import to_flat
 from doom_a3c.settings.games import FUNCTION, GymnasiumSpec
 from doom_a3c.settings.inputs import expand
+from doom_a3c.settings.setting import make_flag
 from doom_a3c.settings.sources import CHECKPOINT, FLAG, Layer
 from doom_a3c.settings.training import OPPONENTS
 from doom_a3c.settings.trust import GameOverride
@@ -96,10 +97,15 @@ def _is_file(opponents: str) -> bool:
     return opponents not in (*OPPONENTS, *list_models())
 
 
-def format_resume_flags(record: RunRecord) -> str:
-    """Returns the flags that --resume needs beside the run, each after a space: they name what checkpoints may not."""
-    opponents = record.config.opponents
-    return format_needed_flags(record) + (f" --opponents {shlex.quote(opponents)}" if _is_file(opponents) else "")
+def format_resume_flags(record: RunRecord, folder: Path) -> str:
+    """Returns the flags that continue a run from its folder, with the settings that its checkpoints do not restore."""
+    config, is_own = record.config, folder.name == record.name  # else the models folder itself is the run's
+    flags = [f"--resume {shlex.quote(record.name if is_own else str(folder))}"]
+    for name in ("models_dir", "device", "address", "logger", "wandb_project", "wandb_entity"):
+        if (value := getattr(config, name)) != getattr(Config, name) and (is_own or name != "models_dir"):
+            flags.append(f"{make_flag(name)} {shlex.quote(value)}")
+    opponents = f" --opponents {shlex.quote(config.opponents)}" if _is_file(config.opponents) else ""
+    return f"{' '.join(flags)}{format_needed_flags(record)}{opponents}"
 
 
 def _list_layers(settings: Mapping[str, Any]) -> list[Layer]:
@@ -197,7 +203,7 @@ def _name_checkpoint(session: Session, checkpoints: CheckpointFolder) -> Iterato
         mistake = UserError if unusable else DivergedError  # a fault of the user's own environment
         raise mistake(f"{error}; the last good checkpoint is {checkpoints.last}") from None
     except UserError as error:  # from the game's code, say
-        resume = f"--resume {session.record.name}{format_resume_flags(session.record)}"
+        resume = format_resume_flags(session.record, checkpoints.folder)
         if FUNCTION.fullmatch(session.record.config.scenario):
             resume = f"doom_a3c.resume({str(checkpoints.folder)!r}, env=...)"
         saved = f"; {resume} continues from {checkpoints.last}" if checkpoints.last.exists() else ""
