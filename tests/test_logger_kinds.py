@@ -67,6 +67,15 @@ def test_a_partial_line_of_a_killed_run_is_dropped(tmp_path):
     assert all(line.count(",") == 2 for line in lines)
 
 
+@pytest.mark.parametrize("left", ["", "count,met"])
+def test_a_run_killed_before_its_table_has_a_line_gets_a_header(tmp_path, left):
+    (tmp_path / "metrics.csv").write_text(left)
+    log = find_logger("csv")(tmp_path)
+    log.metrics({"reward": 2.0}, 20)
+    log.close()
+    assert (tmp_path / "metrics.csv").read_text() == "count,metric,value\n20,Perf/Reward,2.0\n"
+
+
 @pytest.mark.filterwarnings("error:overflow")
 def test_tensorboard_shows_float32_overflow_as_infinity_silently(tmp_path):
     log = find_logger("tensorboard")(tmp_path)

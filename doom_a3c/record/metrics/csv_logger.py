@@ -32,11 +32,10 @@ class CsvLogger(NullLogger):
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._lock, self._flushed = folder, threading.Lock(), time.monotonic()
         table = folder / TABLE
-        is_new = not table.exists()
         _drop_partial_line(table)
         self._file = table.open("a", newline="")
         self._writer = csv.writer(self._file, lineterminator="\n")
-        if is_new:
+        if not self._file.tell():  # new, or of a run that was killed before its first flush
             self._writer.writerow(COLUMNS)
 
     def metrics(self, metrics: Metrics, count: int) -> None:
