@@ -19,13 +19,14 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import EventA
 from tensorboard.util.tensor_util import make_ndarray
 
 from doom_a3c.cli.compare_runs import compare_runs
-from doom_a3c.cli.run_curves import Curve, _make_curve
+from doom_a3c.cli.run_curves import Curve, _make_curve, read_run
 from doom_a3c.record.files import write_table
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.counters import Point
 from doom_a3c.record.metrics.figures import draw_runs
 from doom_a3c.record.metrics.logger_kinds import find_logger
 from doom_a3c.record.metrics.loggers import Loggers
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.record.metrics.tags import make_tag
 from doom_a3c.settings.errors import UserError
 
@@ -266,6 +267,14 @@ def test_runs_have_the_same_figures_from_any_of_their_folders(runs, place, monke
     assert "pretrained" not in text
     (games,) = drawn
     assert games["basic.wad"]["basic"][0].frames == [1000 + 10 * n for n in range(12)]  # from 100 episodes on
+
+
+def test_a_table_of_todays_runs_is_read_from_its_first_mean_on(tmp_path):
+    progress = Progress()
+    for _ in range(150):
+        progress.add_steps(10, 40, [5.0], [])
+    write_table(tmp_path / "scores.csv", Point._fields, progress.counters().curve)
+    assert read_run("basic-seed1-20261122-120000", [tmp_path]).curve.frames == [40 * n for n in range(100, 151)]
 
 
 def test_each_game_has_a_pane_with_its_own_axis(runs):
