@@ -183,5 +183,13 @@ def test_changing_the_game_or_discount_resets_the_statistics():
 def test_the_page_computes_returns_from_normalized_rewards():
     record = begin_run(catalog.find("cartpole"), Config(normalize_rewards=True, discount=0.5, reward_scale=0.1))
     record = record._replace(counters=record.counters._replace(reward_sums=RunningMoments(2, 0.0, 8.0)))
-    played = SimpleNamespace(rewards=[1.0, 2.0, 200.0], bonuses=[1.0, 0.0, 0.0])
+    played = SimpleNamespace(rewards=[1.0, 2.0, 200.0], bonuses=[1.0, 0.0, 0.0], lives_lost=[])
     assert compute_returns(played, record).tolist() == [1.5 + 0.5 * (1.0 + 0.5 * 10.0), 1.0 + 0.5 * 10.0, 10.0]
+
+
+def test_the_page_computes_returns_up_to_a_lost_life_and_with_the_weight_of_shaping():
+    config = changed(Config(discount=0.5, frames=1000), shaping_weight=1.0, final_shaping_weight=0.0)
+    record = begin_run(catalog.find("cartpole"), config)
+    record = record._replace(counters=record.counters._replace(frames=750))
+    played = SimpleNamespace(rewards=[1.0, 2.0, 4.0, 8.0], bonuses=[4.0, 0.0, 0.0, 0.0], lives_lost=[1])
+    assert compute_returns(played, record).tolist() == [1.0 + 0.25 * 4.0 + 0.5 * 2.0, 2.0, 4.0 + 0.5 * 8.0, 8.0]

@@ -49,6 +49,7 @@ class PlayedEpisode(NamedTuple):
     bonuses: Sequence[float]  # the shaping rewards that training would add
     values: Sequence[float]  # V(s) before each step, scaled
     terminated: bool  # False after a time-out
+    lives_lost: Sequence[int] = ()  # the steps that lost a life, if training counts that as a termination
 
 
 class _StepLog:
@@ -59,9 +60,12 @@ class _StepLog:
         self.rewards: list[float] = []
         self.bonuses: list[float] = []
         self.values: list[float] = []
+        self.lives_lost: list[int] = []
 
     def add(self, step: Step) -> None:
         """Adds a step of one game."""
+        if step.life_lost[0]:
+            self.lives_lost.append(len(self.actions))
         self.actions.append(step.actions[0])
         self.rewards.append(float(step.rewards[0]))
         self.bonuses.append(float(step.bonuses[0]))
@@ -69,7 +73,8 @@ class _StepLog:
 
     def finish(self, seed: int, episode: Episode, terminated: bool) -> PlayedEpisode:
         """Returns the finished episode."""
-        return PlayedEpisode(seed, episode, self.actions, self.rewards, self.bonuses, self.values, terminated)
+        steps = self.actions, self.rewards, self.bonuses, self.values
+        return PlayedEpisode(seed, episode, *steps, terminated, self.lives_lost)
 
 
 class Annotator:

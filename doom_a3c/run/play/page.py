@@ -134,10 +134,13 @@ def _make_plots(results: Results, record: RunRecord) -> list[Any]:
 
 
 def compute_returns(played: PlayedEpisode, record: RunRecord) -> Array:
-    """Returns the discounted sums of the scaled rewards from each step on, [T]."""
-    scale, sums = RewardScale.from_config(record.config), record.counters.reward_sums
-    learned = scale.scale(np.array(played.rewards), np.array(played.bonuses), sums)[:, None]
-    return discounted_sums(learned, np.zeros(learned.shape, np.bool_), record.config.discount)[:, 0]
+    """Returns the discounted sums of the scaled rewards from each step on, [T], as training defines them."""
+    config, counters = record.config, record.counters
+    bonuses = config.shaping_weight.at(counters.frames, config.frames) * np.array(played.bonuses)
+    learned = RewardScale.from_config(config).scale(np.array(played.rewards), bonuses, counters.reward_sums)[:, None]
+    ends = np.zeros(learned.shape, np.bool_)
+    ends[list(played.lives_lost)] = True
+    return discounted_sums(learned, ends, config.discount)[:, 0]
 
 
 def _render_row(index: int, each: PlayedEpisode) -> str:
