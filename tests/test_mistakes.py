@@ -145,6 +145,7 @@ def test_play_without_a_model_or_a_display_gives_one_line(tmp_path, monkeypatch)
         (("--compare", "a", "b", "--record-episodes", "3"), "--record-episodes has no effect with --compare"),
         (("--export", "onnx", "--episodes", "3"), "--episodes has no effect with --export"),
         (("--speed", "2"), "--speed has no effect without --window"),
+        (("--overlay", "--record-episodes", "0"), "--overlay has no effect without --window, and with --record-episodes 0"),
         (("--overlay", "nonsense"), "it takes plain or saliency"),
     ],
 )

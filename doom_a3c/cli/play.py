@@ -97,7 +97,7 @@ def _play(arguments: list[str] | None) -> int:
 
         print_result(list_models())
         return 0
-    useless, why = _find_useless(options)
+    useless, why = _find_useless(options, settings)
     known = {**settings_of(Options), **settings_of(PlaySettings)}
     if unused := [known[name].flag for name in flags if name in useless]:
         raise UserError(f"{', '.join(unused)} {'has' if len(unused) == 1 else 'have'} no effect {why}")
@@ -158,7 +158,7 @@ def _find_models(options: Options) -> list[Path]:
     return [newest]
 
 
-def _find_useless(options: Options) -> tuple[set[str], str]:
+def _find_useless(options: Options, settings: PlaySettings) -> tuple[set[str], str]:
     """Returns the settings without an effect in this call, and the reason."""
     if options.compare or options.cross_play:
         useless = {
@@ -177,7 +177,11 @@ def _find_useless(options: Options) -> tuple[set[str], str]:
         return {"window", "against_me", "speed", *settings_of(PlaySettings)}, "with --export"
     if options.against_me:
         return {"window", "speed", "out", *settings_of(PlaySettings)} - {"seed"}, "with --against-me"
-    return ({"speed"}, "without --window") if not options.window else (set(), "")
+    if options.window:
+        return set(), ""
+    if settings.record_episodes == 0:
+        return {"speed", "overlay"}, "without --window, and with --record-episodes 0"
+    return {"speed"}, "without --window"
 
 
 def _play_person(agent: TrainedAgent, seed: int, lines: Lines) -> None:
