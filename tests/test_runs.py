@@ -108,6 +108,7 @@ def test_without_the_newest_run_the_one_saved_last_is_found(models):
     (saved_runs[2] / "last.ckpt").unlink()
     assert find_run(models) == saved_runs[1]
     assert list_runs(models) == [saved_runs[1], saved_runs[0]]
+    assert find_checkpoint(models) == find_model(str(models)) == saved_runs[1] / "last.ckpt"
 
 
 def test_runs_are_found_by_name_prefix_and_path(models):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shlex
 import shutil
@@ -124,11 +125,13 @@ def list_checkpoints(folder: Path) -> list[Path]:
 def find_checkpoint(path: Path) -> Path:
     """Returns the checkpoint that a path stands for, or the path itself.
 
-    A run's folder stands for its best checkpoint, or its last if there is no best one; a models folder for its newest run.
+    A run's folder stands for its best checkpoint, or its last if there is no best one; a models folder for its newest run,
+    or, if that was removed, for the run saved last.
     """
     if path.is_dir():
         found = (find_checkpoint(path / name) for name in (BEST, LAST))
-        return next((checkpoint for checkpoint in found if checkpoint.exists()), path)
+        others = (find_checkpoint(run) for run in list_runs(path)[:1])
+        return next((checkpoint for checkpoint in itertools.chain(found, others) if checkpoint.exists()), path)
     is_file = exists(path) and not path.is_symlink()
     if path.name in (LAST, BEST) and not is_file and (run := _read_newest(path.parent)):
         return run / path.name
