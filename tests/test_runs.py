@@ -11,7 +11,7 @@ import pytest
 from fakes import complaint
 from run_fakes import tiny_record
 
-from doom_a3c.run.checkpoints import runs
+from doom_a3c.run.checkpoints import pretrained, runs
 from doom_a3c.run.checkpoints.checkpoint import read_label
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.lock import FolderLock, find_progress
@@ -127,6 +127,16 @@ def test_runs_are_found_by_name_prefix_and_path(models):
     assert "basic-sed1: there is no such run" in message
     assert first.name in message
     assert "nowhere" in complaint(find_run, Path("nowhere"), "x")
+
+
+def test_a_tilde_is_expanded_and_a_folder_of_films_hides_no_model(models, tmp_path, monkeypatch):
+    run = save_run(models, "basic-seed1-20260101-000001")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert find_model("~/models/last.ckpt") == tmp_path / "models" / run.name / "last.ckpt"
+    (tmp_path / "basic").mkdir()  # of play.py --model basic --out basic
+    assert find_model("basic") == pretrained.list_models()["basic"]
+    (tmp_path / "basic" / "last.ckpt").touch()  # of a run
+    assert find_model("basic") == Path("basic/last.ckpt")
 
 
 @pytest.mark.parametrize("note", ["../outside", "", "missing", "\0", "x" * 5000])

@@ -28,6 +28,7 @@ from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import parse_values, select, setting, settings_of
 from doom_a3c.settings.games import GameSettings
+from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.playing import SHOWING, PlaySettings
 from doom_a3c.settings.trust import GameOverride
 
@@ -149,7 +150,7 @@ def _find_models(options: Options) -> list[Path]:
     if options.compare:
         return [pretrained.find_model(model) for model in options.compare]
     if options.cross_play:
-        return list_checkpoints(Path(options.cross_play))
+        return list_checkpoints(expand(options.cross_play))
     if options.model is not None:
         return [pretrained.find_model(options.model)]
     if not (newest := find_checkpoint(Path(Config.models_dir))).is_file():

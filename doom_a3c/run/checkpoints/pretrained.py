@@ -10,7 +10,7 @@ from doom_a3c.record.files import check_exists
 from doom_a3c.run.checkpoints.runs import find_checkpoint, list_runs, match_run
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, require, suggest
-from doom_a3c.settings.inputs import exists, list_data_folders
+from doom_a3c.settings.inputs import exists, expand, list_data_folders
 
 _FOLDERS = list_data_folders("models/pretrained", "pretrained")
 CARDS = "cards.json"
@@ -57,9 +57,10 @@ def find_model(model: str) -> Path:
         UserError: if there is no such checkpoint or model.
     """
     require(bool(model.strip()), "the name of the model is empty; play.py --list-models shows all")
-    known = list_models()
-    if "/" in model or model.endswith(".ckpt") or exists(Path(model)):
-        check_exists(path := find_checkpoint(Path(model)))
+    known, path = list_models(), find_checkpoint(expand(model))
+    hidden = model in known and path.is_dir()  # a folder of that name without checkpoints, such as an earlier --out
+    if not hidden and ("/" in model or model.endswith(".ckpt") or exists(path)):
+        check_exists(path)
         return path
     if model in known:
         return known[model]
