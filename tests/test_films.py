@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from counting import CountingEnv, vector
 from run_fakes import settings
 
 from benchmarks.common.processes import alive
 from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.random_policy import RandomPolicy
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.record.films import recording as recording_module
 from doom_a3c.record.films.overlay import Overlay, StepView
@@ -17,6 +19,7 @@ from doom_a3c.record.films.recording import EpisodeRecorder, LostFilmError, Reco
 from doom_a3c.record.metrics.rate_limiter import RateLimiter
 from doom_a3c.run import film_maker
 from doom_a3c.run.action_views import view_action
+from doom_a3c.run.actors import FilmedPlayer
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.film_maker import FilmMaker
 
@@ -99,6 +102,23 @@ def test_recording_does_not_change_the_games(closing):
         courses.append(course)
     assert len(courses[0]) == len(courses[1])
     assert all((one == other).all() for one, other in zip(*courses, strict=True))
+
+
+class Drawn(CountingEnv):
+    """Draws its pictures."""
+
+    def picture(self, final):
+        return np.zeros((2, 2, 3), np.uint8)
+
+
+@pytest.mark.parametrize(("fault", "episodes"), [(None, [0, 1]), ("server_died", [])])
+def test_an_episode_that_a_fault_cuts_short_makes_no_film(fault, episodes):
+    env, found = vector([Drawn(fault=fault, endings=("truncated",))]), []
+    recorder = EpisodeRecorder(env, 0, 1, RateLimiter(0), found.append)
+    player = FilmedPlayer(env, RandomPolicy(Categorical(3)), np.random.SeedSequence(0), recorder)
+    for _ in range(8):
+        player.step(np.ones(1, np.float32))
+    assert [recording.episode for recording in found] == episodes
 
 
 def test_closing_the_film_maker_ends_a_film_in_progress(basic, recordings):

@@ -46,6 +46,8 @@ class FilmedPlayer(Player):
         core_state = self.core_state
         step = super().step(epsilons, greedy)
         ended = bool(step.terminated[0] or step.truncated[0])
+        if step.cut_short[0]:
+            self._recorder.drop()
         view = self._viewer.view_step(step, core_state) if self._viewer and self._recorder.wants_view(ended) else None
         self._recorder.add(step.actions[0], float(step.rewards[0]), ended, view)
         if ended:  # the observations already belong to the next episode

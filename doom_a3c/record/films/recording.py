@@ -94,6 +94,10 @@ class EpisodeRecorder:
         picture: Picture | None = self._env.picture(final)  # type: ignore[attr-defined]  # of this package's environments
         return [] if picture is None else [picture]
 
+    def drop(self) -> None:
+        """Drops the running recording: a fault has cut its episode short, which then has no score."""
+        self._recording = None
+
     def add(self, action: Any, reward: float, ended: bool, view: StepView | None = None) -> None:
         """Adds a step of the first game, with its `view` if `wants_view`; passes on a complete recording."""
         draft = self._recording
