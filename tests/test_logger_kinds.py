@@ -100,8 +100,11 @@ def test_tensorboard_hyperparameters_use_the_evaluation_metric(tmp_path):
     assert "Actions/Taken" in EventAccumulator(str(folder / "train_0")).Reload().Tags()["tensors"]
 
 
-def test_tensorboard_drops_points_beyond_the_resumed_checkpoint(tmp_path):
-    make = {resumed_at: find_logger("tensorboard", frames=resumed_at) for resumed_at in (0, 300)}
+@pytest.mark.parametrize("kind", ["tensorboard", pytest.param("wandb", marks=pytest.mark.tools)])
+def test_tensorboard_drops_points_beyond_the_resumed_checkpoint(kind, tmp_path, monkeypatch):
+    if kind == "wandb":
+        monkeypatch.setattr("wandb.init", lambda **others: SimpleNamespace(finish=lambda: None))
+    make = {resumed_at: find_logger(kind, frames=resumed_at) for resumed_at in (0, 300)}
     reopened = (300, (450, 550))  # after a failure, say
     for number, (resumed_at, frames) in enumerate([(0, (100, 200, 300, 400, 500)), (300, (350, 400)), reopened]):
         log = make[resumed_at](tmp_path)

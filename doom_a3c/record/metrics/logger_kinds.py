@@ -27,7 +27,7 @@ def find_logger(kind: str, project: str | None = None, entity: str | None = None
                 os.environ.setdefault("WANDB_SILENT", "true")
                 from doom_a3c.record.metrics.wandb_logger import WandbRun
 
-                return WandbRun(project, entity).logger
+                return WandbRun(project, entity, frames).logger
             case "mlflow":
                 os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
                 from doom_a3c.record.metrics.mlflow_logger import MlflowRun

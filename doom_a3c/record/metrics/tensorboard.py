@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +19,6 @@ from doom_a3c.record.metrics.tags import make_tag
 
 _QUIETLY = np.errstate(over="ignore")  # rewards may exceed float32
 _RESULTS = {"confirmed_score": "best, confirmed", "score": "evaluation"}  # metrics of the hyper-parameter view
-
-
-class TensorBoardSession:
-    """Makes the logs of a session that begins at `frames`. Owns the folders of those it has made."""
-
-    def __init__(self, frames: int) -> None:
-        self._frames = frames
-        self._begun: set[Path] = set()
-
-    def logger(self, folder: Path) -> TensorBoardLogger:
-        """Opens a log, or reopens it after a failure."""
-        log = TensorBoardLogger(folder, None if folder in self._begun else self._frames)
-        self._begun.add(folder)
-        return log
 
 
 class TensorBoardLogger:
@@ -86,6 +72,22 @@ class TensorBoardLogger:
 
     def close(self) -> None:
         self._writer.close()
+
+
+class TensorBoardSession:
+    """Makes the logs of a session that begins at `frames`. Owns the folders of those it has made."""
+
+    def __init__(self, frames: int) -> None:
+        self._frames = frames
+        self._begun: set[Path] = set()
+
+    def logger(
+        self, folder: Path, make: Callable[[Path, int | None], TensorBoardLogger] = TensorBoardLogger
+    ) -> TensorBoardLogger:
+        """Opens a log of a kind, or reopens it after a failure."""
+        log = make(folder, None if folder in self._begun else self._frames)
+        self._begun.add(folder)
+        return log
 
 
 def _to_step(count: int) -> NDArray[np.int64]:

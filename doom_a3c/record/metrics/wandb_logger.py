@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import wandb
 from wandb.errors import UsageError
 from wandb.integration.tensorboard import patch, unpatch
 
-from doom_a3c.record.metrics.tensorboard import TensorBoardLogger
+from doom_a3c.record.metrics.tensorboard import TensorBoardLogger, TensorBoardSession
 from doom_a3c.settings.errors import UserError, first_line
 
 PROJECT = "doom_a3c"
@@ -24,8 +25,8 @@ PROJECT = "doom_a3c"
 class WandbRun:
     """A run that lasts from its first log to the end of its last one. Owns the library's hook into TensorFlow."""
 
-    def __init__(self, project: str | None, entity: str | None) -> None:
-        """Raises UserError for a name that no project can have."""
+    def __init__(self, project: str | None, entity: str | None, frames: int = 0) -> None:
+        """The session begins at `frames`. Raises UserError for a name that no project can have."""
         self._project, self._entity = project or os.environ.get("WANDB_PROJECT", PROJECT), entity
         try:
             wandb.Settings(project=self._project)
@@ -33,8 +34,9 @@ class WandbRun:
             raise UserError(f"{'--wandb-project' if project else 'WANDB_PROJECT'}: {first_line(error)}") from error
         self._lock, self._open = threading.Lock(), 0
         self._run: wandb.Run | None = None
+        self._session = TensorBoardSession(frames)
 
-    def logger(self, folder: Path) -> WandbLogger:
+    def logger(self, folder: Path) -> TensorBoardLogger:
         """Returns the log in that folder, whose parent names the run. Raises UserError if the library is not set up."""
         with self._lock:
             if self._run is None:
@@ -54,7 +56,7 @@ class WandbRun:
                         raise UserError(f"--logger wandb: {first_line(error)} Or set WANDB_MODE=offline") from error
                     raise
             self._open += 1
-        return WandbLogger(self, self._run, folder)
+        return self._session.logger(folder, partial(WandbLogger, self, self._run))
 
     def release(self) -> None:
         """Ends the run if its last log has closed."""
@@ -69,8 +71,8 @@ class WandbRun:
 class WandbLogger(TensorBoardLogger):
     """One TensorBoard run that the library follows; the settings become the run's config."""
 
-    def __init__(self, owner: WandbRun, run: wandb.Run, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, owner: WandbRun, run: wandb.Run, folder: Path, resumed_at: int | None = None) -> None:
+        super().__init__(folder, resumed_at)
         self._owner, self._run = owner, run
 
     def settings(self, settings: Mapping[str, object]) -> None:
