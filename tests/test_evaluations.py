@@ -316,6 +316,23 @@ def test_the_next_session_confirms_an_interrupted_sessions_best(engine, confirmi
     assert run.folder.adopt_best(tiny_record()).best.confirmed
 
 
+@pytest.mark.parametrize(("again", "best"), [(50.0, "newest"), (88.0, "earlier")])
+def test_an_interrupted_sessions_lucky_best_keeps_no_better_weights_out(engine, confirming, again, best):
+    run, weights = confirming([3.0, 95.0], []), {}
+    for _ in range(2):
+        engine.update(0.1)
+        weights["earlier"] = engine.capture().variables["policy/kernel"]
+        run.evaluations.evaluate()  # then Ctrl-C
+    run = confirming([80.0, again], [79.0], run.folder.adopt_best(tiny_record()))
+    engine.update(0.1)
+    weights["newest"] = engine.capture().variables["policy/kernel"]
+    run.evaluations.evaluate()
+    assert run.evaluations.reevaluate_best()
+    assert np.array_equal(load(run.folder.best).variables["policy/kernel"], weights[best])
+    assert run.evaluations.confirm()
+    assert np.array_equal(load(run.folder.best).variables["policy/kernel"], weights[best])
+
+
 @pytest.mark.parametrize("id", ["MyEnv()", "gymnasium.envs.classic_control:CartPole-v1"])  # as with a wad of one's own
 def test_an_earlier_best_of_a_game_named_by_the_user_is_confirmed_and_gets_a_rematch(engine, confirming, id):
     record = tiny_record()

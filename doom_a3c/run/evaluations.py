@@ -138,13 +138,16 @@ class Evaluations:
         """Evaluates earlier best weights again; afterwards the better of those and the newest weights are the best.
 
         Candidates are the best of this session, and the best of an earlier one if an evaluation of this session has beaten
-        them: the highest of several noisy means is biased upwards and keeps better weights out; a new mean is not.
-        Returns whether any weights were evaluated again.
+        them, or if their score is not confirmed: the highest of several noisy means is biased upwards and keeps better
+        weights out; a new mean is not. Returns whether any weights were evaluated again.
         """
         newest = self._newest
         if self._given_up or newest is None or not newest.has_finite_scores:
             return False
-        leaders = [leader for leader in (self._leader, self._overtaken) if leader and leader.state is not newest.state]
+        earlier = self._overtaken
+        if self._leader is None and self.best.score is not None and not self.best.confirmed:
+            earlier = self._load_earlier_best()
+        leaders = [leader for leader in (self._leader, earlier) if leader and leader.state is not newest.state]
         again = []
         for leader in leaders:
             evaluation = self._evaluate_state(leader.state, self._make_deadline(stop))
