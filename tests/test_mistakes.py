@@ -46,6 +46,7 @@ from doom_a3c.settings.catalog import list_scenario_files
         (("--seed=1,2,3",), "for seed in 1 2 3;"),
         (("--seed", "1", "100000"), "100000 needs a flag: --frames 100000"),
         (("--doctor", "--resume", "mine", "--summary", "s"), "--resume, --summary have no effect with --doctor"),
+        (("--gif-overlay", "--gif-every", "0"), "--gif-overlay has no effect with --gif-every 0"),
         (("--doctor", "--from", "basic"), "--from has no effect with --doctor"),
         (("--print-settings", "--wad", "mine.wad"), "a new run names its wad by --scenario mine.wad"),
     ],

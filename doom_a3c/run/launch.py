@@ -119,6 +119,8 @@ def _check_combinations(scenario: scenarios.Scenario, config: Config, settings: 
     parse_device(config.device)
     if "sequence_length" in settings and config.sequence_length and scenario.network.core == "none":
         raise UserError(f"--sequence-length has no effect here: {scenario.name} has no recurrent core; leave it out")
+    if settings.get("gif_overlay") and not config.gif_every:
+        raise UserError("--gif-overlay has no effect with --gif-every 0, which makes no gifs; leave one of them out")
     if settings.get("until_learned"):
         if scenario.expected_mean is None:
             raise UserError(
