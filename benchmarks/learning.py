@@ -154,7 +154,8 @@ def list_table_lines(found: Sequence[Learned]) -> Iterator[str]:
     yield (
         "A target is met if the lower end of the interval of *policy* reaches it; where *policy* is unknown (-), both "
         "must. *Held* is the lowest mean of 100 training episodes after the target was first reached, as a share of the "
-        "best before it; of negative scores, the best as a share of that mean. Rows were trained with the scenario file of their commit, which may differ from today's. "
+        "best before it; of negative scores, the best as a share of that mean. Rows were trained with the scenario file of "
+        "their commit, which may differ from today's. "
         "[basic](../notes/doom.md#basic-the-best-there-is) cannot score more than 83, nor "
         "[predict_position](../notes/doom.md#predict_position-what-can-be-had) much more than 0.82."
     )
