@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from cluster_fakes import METRICS
+from cluster_fakes import METRICS, SMALL
 from fakes import FRAME_SKIP, actor, caught, network, prompt, waits
 
 from doom_a3c.agent.learner import Gradients, LearnerMetrics
@@ -12,6 +12,7 @@ from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import RolloutStats
 from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer
+from doom_a3c.engines.cluster.validation import PushRules
 from doom_a3c.engines.thread_group import ClosedError
 
 EPISODE = Episode(2.0, 3, 0.5, 0, 2.0)
@@ -176,6 +177,16 @@ def test_a_push_carries_the_faults_of_its_rollout():
     player.close()
     buffer.put(played._replace(stats=played.stats._replace(faults=["engine_died"])))
     assert buffer.take_push()["faults"] == ["engine_died"]
+
+
+def test_the_server_accepts_episodes_with_observations_that_are_not_finite():
+    sums = GradientAccumulator(1, 1)
+    sums.count(stats(8, [EPISODE._replace(value=float("nan")), EPISODE], ["observation_unusable"]), None)
+    sums.add(gradients([np.nan], finite=False), 0)
+    push = prompt(sums.take_push)
+    PushRules(SMALL, network()).check(push)
+    assert [episode[2] for episode in push["episodes"]] == [0.0, 0.5]
+    assert push["faults"] == ["observation_unusable"]
 
 
 @pytest.mark.parametrize("enough", [1, 3])

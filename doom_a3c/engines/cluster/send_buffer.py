@@ -139,6 +139,14 @@ class RolloutBuffer:
         self._channel.close()
 
 
+def _pack(episode: Episode) -> tuple[float, int, float, int, float]:
+    """Returns the fields of an episode without the rivals of a match, with 0 for a mean value that is not finite.
+
+    One observation that is not finite spoils the values of its episode, but the server would refuse the whole push.
+    """
+    return episode._replace(value=episode.value if math.isfinite(episode.value) else 0.0)[:5]
+
+
 def make_push(version: int, stats: RolloutStats) -> Push:
     """Makes a push without gradients and rollout; turns episodes without a finite score into faults.
 
@@ -150,7 +158,7 @@ def make_push(version: int, stats: RolloutStats) -> Push:
         "version": version,
         "steps": stats.steps,
         "frames": stats.frames,
-        "episodes": [episode[:5] for episode in scored],  # without the rivals of a match
+        "episodes": [_pack(episode) for episode in scored],
         "faults": [*stats.faults, *([NO_SCORE] * lost)],
         "reward_sums": list(stats.reward_sums),
         "rollout": None,
