@@ -31,6 +31,7 @@ from doom_a3c.agent.random_policy import RandomPolicy
 from doom_a3c.cli import cross_play as cross_play_command
 from doom_a3c.cli import play as play_command
 from doom_a3c.cli.compare import check_games
+from doom_a3c.envs.factory import Facts
 from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run import session
@@ -45,6 +46,7 @@ from doom_a3c.run.league import LEAST, SIZE, League, Member, find_outcome, rate
 from doom_a3c.run.opposition import LeagueOpponent, arrange_league, make_rated_matches
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.cross_play import _play_alike, _play_together, play_pairings
+from doom_a3c.run.play.episode_player import EpisodePlayer
 from doom_a3c.run.play.human_match import play_person
 from doom_a3c.run.play.playback import make_opponent
 from doom_a3c.run.play.seated_match import play_seated
@@ -428,8 +430,6 @@ def test_training_vectors_have_room_for_hidden_players(opponents, shown, players
         agents, steps_per_second, replayed, make_replayer = 2, 8.75, False, None
 
         def describe(self):
-            from doom_a3c.envs.factory import Facts
-
             return Facts(Echo.observation_space, Echo.action_space, "echo", None, True)
 
         def make_vector(self, games, *, limited, rows=1):
@@ -444,6 +444,30 @@ def test_training_vectors_have_room_for_hidden_players(opponents, shown, players
     firsts = {"self": [0, 1, 2, 3, 4, 5], "past": [0, 2, 4, 6, 8, 9], "mine.ckpt": [0, 2, 4, 6, 8, 10]}[opponents]
     assert observations[:, 0].tolist() == firsts[:6]
     assert builder.make_evaluation_env(3).reset()[0][:, 0].tolist() == [0, 2, 4]
+
+
+def test_an_agent_and_its_opponent_draw_other_random_numbers():
+    taken = []
+
+    class Noting(LocalVectorEnv):
+        def step(self, actions):
+            taken.append(actions.tolist())
+            return super().step(actions)
+
+    class Games:
+        agents, steps_per_second, replayed, make_replayer = 2, 8.75, False, None
+
+        def describe(self):
+            return Facts(Echo.observation_space, Echo.action_space, "echo", None, True)
+
+        def make_vector(self, games, *, limited, rows=1):
+            return Noting([lambda number=number: Echo(number) for number in range(games)])
+
+    builder = Builder(catalog.find("cartpole"), Config(), Games())
+    with EpisodePlayer(builder, builder.make_network("player", 0), greedy=False, epsilon=0.0) as player:
+        player.play_episode(0)  # the seed of the opponents' stream
+    assert len(taken) == LENGTH
+    assert any(mine != theirs for mine, theirs in taken)
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ class EpisodePlayer:
         self._policy, self._greedy, self._epsilon = Policy(network), greedy, np.array([epsilon], np.float32)
         self.interrupted = False  # ends the current episode with its next step
         self.waiting = False  # for the game
-        random = np.random.default_rng(make_seed(0, Stream.PLAY))
+        random = np.random.default_rng(make_seed(0, Stream.PLAY, 1))  # not the agent's stream in the episode of seed 0
         self._env = builder.make_evaluation_env(
             1, lambda players: PolicyOpponent(Policy(opponent or network), players, random)
         )
