@@ -52,6 +52,7 @@ from doom_a3c.run.play.playback import make_opponent
 from doom_a3c.run.play.seated_match import play_seated
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
+from doom_a3c.settings.fields import settings_of
 from doom_a3c.settings.interface import RIVALS
 from doom_a3c.settings.match import parse_match, seat_bots
 from doom_a3c.settings.scenarios import least_parameters
@@ -444,6 +445,14 @@ def test_training_vectors_have_room_for_hidden_players(opponents, shown, players
     firsts = {"self": [0, 1, 2, 3, 4, 5], "past": [0, 2, 4, 6, 8, 9], "mine.ckpt": [0, 2, 4, 6, 8, 10]}[opponents]
     assert observations[:, 0].tolist() == firsts[:6]
     assert builder.make_evaluation_env(3).reset()[0][:, 0].tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize(("agents", "games"), [(2, 16), (2, 6), (2, 2), (3, 9), (4, 16)])
+def test_the_past_plays_in_half_of_a_workers_games_or_more(agents, games):
+    opposed = Config(opponents="past", envs_per_worker=games).count_opposed(agents)
+    assert games / 2 <= opposed < games / 2 + agents
+    assert (games - opposed) % agents == 0  # the rest are whole matches
+    assert "in half of a worker's games or more" in settings_of(Config)["opponents"].text
 
 
 def test_an_agent_and_its_opponent_draw_other_random_numbers():
