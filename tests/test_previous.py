@@ -171,6 +171,13 @@ def test_seen_rewards_use_statistics_from_before_the_rollout():
     assert rollout.rewards[3, 0] < seen[3]  # the learned reward's statistics include the rollout's own rewards
 
 
+def test_seen_rewards_have_all_shaping_whatever_its_weight():
+    with closing(make_actor(make_network(action=False), count((30, 30)))) as actor:
+        actor._rewards.weigh_shaping = lambda: 0.0
+        rollout = actor.play_rollout().rollout
+    np.testing.assert_allclose(rollout.observations["previous"][1:, :, 0], np.minimum(rollout.rewards + 0.125, 4.0))
+
+
 @pytest.mark.parametrize("reward", [np.nan, np.inf, -np.inf, 1e300])
 def test_unusable_rewards_are_seen_as_zero(reward):
     network = make_network(action=False)

@@ -38,7 +38,7 @@ class PreviousEncoder:
         Args:
             actions: of the step, [B, ...].
             rewards: the games' own, [B].
-            bonuses: shaping rewards, [B].
+            bonuses: shaping rewards, [B]; not multiplied by the schedule `shaping_weight`, which play does not know.
             sums: the statistics that normalize rewards. In training they do not include the running rollout yet, although
                 they will when that rollout's rewards are normalized for learning.
         """

@@ -18,7 +18,7 @@ class Network:
     core: str = "lstm"  # or 'skip_lstm' (its inputs go to the heads, too), 'gru', 'min_gru' (linear), 'none'
     core_size: int = 256
     previous_action: bool = False  # whether the core sees the previous action; zeros at the start of an episode
-    previous_reward: bool = False  # likewise the previous reward, as scaled for learning
+    previous_reward: bool = False  # likewise the previous reward, as scaled for learning, with all shaping
     shared: bool = True  # whether actor and critic are two heads of one network, or two networks
 
 
