@@ -12,6 +12,8 @@ from run_fakes import ScriptedEngine, run_record, settings
 
 from doom_a3c.agent.learner import Gradients, LearnerMetrics, PolicyChange
 from doom_a3c.agent.model import MAX_HALVINGS
+from doom_a3c.agent.player import Episode
+from doom_a3c.agent.start_order import StartOrder
 from doom_a3c.algorithm import step_size
 from doom_a3c.engines.local import LocalEngine, capture_state
 from doom_a3c.engines.thread_group import ThreadGroup
@@ -137,12 +139,32 @@ def test_a_sessions_first_episodes_set_its_starting_score(run):
     assert "from -150.0 to -300.0" in message
 
 
-def test_with_many_games_the_first_episodes_are_ignored(run):
-    watch = run.make_guard(changed(CONFIG, envs_per_worker=30))
+def test_a_policy_that_does_not_change_is_not_rolled_back(run):
+    """One episode in five is stuck until the time-out. Games that begin together end the others first, then these."""
+    config = changed(CONFIG, envs_per_worker=24, rollout_length=32)
+    watch, random, games = run.make_guard(config), np.random.default_rng(0), config.env_count
+    left, scores, order = np.zeros(games, int), np.zeros(games), StartOrder(games)
+
+    def begin(over):
+        for game in np.flatnonzero(over):
+            left[game], scores[game] = (525, -0.2) if random.random() < 0.2 else (random.integers(40, 150), 0.95)
+
+    begin(np.ones(games, bool))
     watch.check()
-    for score, episodes in ((90.0, WINDOW), (-200.0, WINDOW), *[(-200.0, WINDOW + 60)] * 9):
-        run.progress.add_steps(300, 1200, [score] * episodes, [])
+    for _ in range(80):
+        ended, counted = [], []
+        for _ in range(config.rollout_length):
+            left -= 1
+            over = left == 0
+            episodes = [Episode(scores[game], 0, 0.0, game, 0.0) for game in np.flatnonzero(over)]
+            ended += episodes
+            counted += order(SimpleNamespace(episodes=episodes, terminated=over, truncated=over))
+            begin(over)
+        run.progress.add_steps(
+            games * config.rollout_length, 0, [each.score for each in ended], [], [each.score for each in counted]
+        )
         watch.check()
+    assert run.progress.episodes > 600
     assert run.progress.faults == {}
 
 

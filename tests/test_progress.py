@@ -74,8 +74,9 @@ def test_the_running_mean_covers_the_last_100(each):
 def test_the_curve_follows_the_counted_episodes():
     progress = Progress()
     progress.add_steps(30, 120, [9.0, 8.0], [], [])
+    assert (progress.scored, progress.count_finished()) == (0, 2)
     progress.add_steps(30, 120, [1.0], [], [1.0, math.nan, 8.0])
-    assert (progress.episodes, progress.newest_ended_scores()) == (3, [9.0, 8.0, 1.0])
+    assert (progress.episodes, progress.scored) == (3, 2)
     assert (progress.newest_scores(), progress.curve) == ([1.0, 8.0], [Point(1, 240, 1.0, None), Point(3, 240, 8.0, None)])
 
 

@@ -46,23 +46,15 @@ class _Best(NamedTuple):
     state: State
 
 
-def _count_episodes_before_windows(config: Config) -> int:
-    """Returns the number of a run's first episodes that windows must leave out.
-
-    With many games, the first episodes to end are the shortest ones. With few games the bias is small: none are left out.
-    """
-    games = config.env_count
-    return 0 if 2 * games <= WINDOW else games
-
-
 class CollapseGuard:
     """Watches the mean score of training. Owns the weights of the highest mean.
 
-    Scores are compared in windows of 100 episodes; all episodes of a window began after the end of the window before. The
-    weights between two windows are rated by the worse window, those at the session's start by the first one. A collapse
-    takes two worse windows, and one more if the run has gained nothing yet: many agents score below random play before
-    they improve. Each collapse is counted as a fault and halves the learning rate from then on, even in a resumed run.
-    The best weights are the best of this session.
+    Scores are compared in windows of 100 episodes, in the order of their starts: games that begin together end their short
+    episodes first, and their long ones in waves. All episodes of a window, but for some in rollouts under way, began after
+    the end of the window before. The weights between two windows are rated by the worse window, those at the session's
+    start by the first one. A collapse takes two worse windows, and one more if the run has gained nothing yet: many agents
+    score below random play before they improve. Each collapse is counted as a fault and halves the learning rate from then
+    on, even in a resumed run. The best weights are the best of this session.
     """
 
     def __init__(
@@ -87,11 +79,11 @@ class CollapseGuard:
         if not self._config.rollback_drop:
             return
         if self._mark is None:
-            self._mark = self._mark_now(0, _count_episodes_before_windows(self._config))
+            self._mark = self._mark_now(0, 0)
         if time.monotonic() < self._next or not self._mark.is_passed_by(self._progress):
             return
         self._next = time.monotonic() + SECONDS
-        scores = self._progress.newest_ended_scores()
+        scores = self._progress.newest_scores()
         window = _Window(statistics.fmean(scores), statistics.pstdev(scores))
         if self._best is None:
             self._best = _Best(window, self._mark.state)
@@ -100,9 +92,9 @@ class CollapseGuard:
         self._before, self._mark = judged, self._mark_now(self._config.steps_in_flight, self._config.env_count)
 
     def _mark_now(self, steps: int, episodes: int) -> _Mark:
-        """Marks the current state; scores count after `steps` more steps and `episodes` more episodes have ended."""
+        """Marks the current state; scores count after `steps` more steps and `episodes` more than the finished episodes."""
         state = self._engine.capture()
-        return _Mark(state, state.counters.steps + steps, self._progress.scored + episodes + WINDOW)
+        return _Mark(state, state.counters.steps + steps, self._progress.count_finished() + episodes + WINDOW)
 
     def _judge(self, best: _Best, before: _Window, after: _Window, between: State) -> _Window | None:
         """Judges two windows and the state between; returns the window to compare with next, None after a collapse."""

@@ -27,9 +27,9 @@ class Progress:
         self.faults: Counter[str] = Counter()
         self.scores: deque[float] = deque(maxlen=WINDOW)  # of the newest episodes in the order of their starts
         self.lengths: deque[int] = deque(maxlen=WINDOW)  # of these, in steps
-        self.ended_scores: deque[float] = deque(maxlen=WINDOW)  # of this session, in the order of their ends
         self.curve: list[Point] = []  # every n-th episode; n doubles whenever there are too many points
         self.counted = 0  # episodes that have entered means, in the order of their starts
+        self.scored = 0  # of these, those of this session with a finite score
         self._waiting: Counter[float] = Counter()  # scores of finished episodes that have not
         self._stride = 1
 
@@ -57,7 +57,6 @@ class Progress:
                 if not abs(score) <= MAX_SCORE:  # it would spoil every later mean
                     self.faults[NO_SCORE] += 1
                     continue
-                self.ended_scores.append(score)
                 self._waiting[score] += 1
             self._add_to_curve(scores if counted is None else counted)
             if len(self.curve) > MAX_POINTS:
@@ -75,6 +74,7 @@ class Progress:
             else:
                 self._waiting.pop(score, None)
             self.scores.append(score)
+            self.scored += 1
             if self.counted % self._stride == 0:
                 self.curve.append(Point(self.counted, self.frames, score, compute_mean(self.scores)))
 
@@ -89,12 +89,6 @@ class Progress:
         with self._lock:
             self.updates += 1
             self.entropy, self.lag = entropy, lag
-
-    @property
-    def scored(self) -> int:
-        """Number of episodes with a finite score."""
-        with self._lock:
-            return self.episodes - self.faults[NO_SCORE]
 
     @property
     def uncounted(self) -> int:
@@ -112,10 +106,10 @@ class Progress:
         with self._lock:
             return min(self.counted - counted, len(self.scores))
 
-    def newest_ended_scores(self) -> list[float]:
-        """Returns the scores of this session's last 100 episodes in the order of their ends."""
+    def count_finished(self) -> int:
+        """Returns what `scored` will be once all finished episodes have entered means."""
         with self._lock:
-            return list(self.ended_scores)
+            return self.scored + self.episodes - self.counted
 
     def means(self, count: int) -> Sequence[float]:
         """Returns the mean of 100 episodes at up to `count` points of the curve, evenly spaced up to the newest."""
