@@ -128,6 +128,22 @@ def test_every_place_is_paid_once_an_episode(closing):
         assert sum(bonuses) > 1
 
 
+def test_ammunition_is_paid_for_but_not_a_change_of_weapon(closing):
+    arena = catalog.find("deathmatch").game
+    weights = {"gain": 1.0, "loss": 1.0}
+    buttons = [[], "SELECT_WEAPON1", "SELECT_WEAPON2", "ATTACK"]  # fist and pistol
+    env = closing(DoomEnv(replace(arena, buttons=buttons, shaping={"SELECTED_WEAPON_AMMO": weights}), HEALTH.observation))
+    _, info = env.reset(seed=3)
+    actions = [0] * 5 + ([1] + [0] * 8 + [2] + [0] * 8) * 2 + [3] * 10 + [0] * 5
+    bonuses = [env.step(action)[4].get(SHAPING, 0.0) for action in actions]
+    names = ["SELECTED_WEAPON", "SELECTED_WEAPON_AMMO", "AMMO2"]
+    weapons, held, bullets = by_hand(env._spec, info["seed"], actions, names, closing)[0].T
+    assert set(weapons) == {1, 2}
+    assert np.ptp(held) > 40  # the fist has none
+    assert bonuses == list(np.diff(bullets))
+    assert sum(bonuses) < -2
+
+
 def test_an_episode_after_a_fault_pays_only_its_own_changes(closing):
     env = closing(DoomEnv(replace(HEALTH.game, shaping={"HITS_TAKEN": 1.0}), HEALTH.observation))
     env.reset(seed=3)

@@ -11,6 +11,7 @@ import vizdoom
 
 from doom_a3c.settings.shaping import PLACES, SQUARE, Weight
 
+HELD_AMMO = "SELECTED_WEAPON_AMMO"  # of the weapon in hand: another weapon may use other ammunition
 HEALTH = "HEALTH"  # falls to -999900 while a dead player waits to come back
 # Prefixes of the names of variables that change when a player dies and comes back.
 OF_A_LIFE = (
@@ -46,14 +47,16 @@ class _Life(NamedTuple):
 class Shaping:
     """Rewards changes of a game's variables from step to step.
 
-    If the player `respawns`, changes caused by dying and coming back, such as those of health and place, pay nothing.
+    If the player `respawns`, changes caused by dying and coming back, such as those of health and place, pay nothing. Nor
+    does `HELD_AMMO` in a step that changes the weapon: switching back and forth would be paid without end.
     Owns the variables' values after the previous step, and the set of places visited in the episode.
     """
 
     def __init__(self, weights: Mapping[str, Weight], respawns: bool = False) -> None:
         self._weights = list(weights.values())
         self._lost_by_death = [respawns and name.startswith(OF_A_LIFE) for name in weights]
-        self._life = _Life(0.0, dead=False)
+        self._of_weapon = [name == HELD_AMMO for name in weights]
+        self._life, self._weapon = _Life(0.0, dead=False), -1.0
         self._readers = [self._count_places if name == PLACES else _make_reader(name) for name in weights]
         self._visited: set[tuple[float, float]] = set()
         self._before: list[float] = []
@@ -62,19 +65,28 @@ class Shaping:
         """Begins an episode and reads its starting values: the engine does not reset all variables."""
         self._visited.clear()
         self._before = self._read(game)
+        self._weapon = _read_weapon(game)
         self._life = _read_life(game)  # may be dead already: in a match, a player who spawns on top of another kills it
 
     def compute_bonus(self, game: vizdoom.DoomGame) -> float:
         """Returns the shaping reward for the changes since the previous step; works after an episode's end, too."""
         before, self._before = self._before, self._read(game)
         ends_life = any(self._lost_by_death) and self._has_died(game)
-        changes = zip(self._weights, before, self._before, self._lost_by_death, strict=True)
-        return sum(weight.worth(now - then) for weight, then, now, lost in changes if not (lost and ends_life))
+        switched = any(self._of_weapon) and self._has_switched(game)
+        kinds = zip(self._lost_by_death, self._of_weapon, strict=True)
+        unpaid = [(lost and ends_life) or (held and switched) for lost, held in kinds]
+        changes = zip(self._weights, before, self._before, unpaid, strict=True)
+        return sum(weight.worth(now - then) for weight, then, now, skipped in changes if not skipped)
 
     def _has_died(self, game: vizdoom.DoomGame) -> bool:
         """Returns whether the player died or was dead during the last step."""
         before, self._life = self._life, _read_life(game)
         return self._life.deaths > before.deaths or before.dead or self._life.dead
+
+    def _has_switched(self, game: vizdoom.DoomGame) -> bool:
+        """Returns whether the last step ended with another weapon in hand, or with none."""
+        before, self._weapon = self._weapon, _read_weapon(game)
+        return self._weapon != before
 
     def _read(self, game: vizdoom.DoomGame) -> list[float]:
         return [read(game) for read in self._readers]
@@ -88,6 +100,10 @@ class Shaping:
 
 def _read_life(game: vizdoom.DoomGame) -> _Life:
     return _Life(game.get_game_variable(vizdoom.GameVariable.DEATHCOUNT), game.is_player_dead())
+
+
+def _read_weapon(game: vizdoom.DoomGame) -> float:
+    return game.get_game_variable(vizdoom.GameVariable.SELECTED_WEAPON)
 
 
 def _make_reader(name: str) -> Callable[[vizdoom.DoomGame], float]:
