@@ -129,6 +129,19 @@ def test_a_scenario_file_may_use_a_cfg_beside_it(write, tmp_path):
     assert (game.wad, game.available_buttons) == ("basic.wad", ("ATTACK",))
 
 
+@pytest.mark.parametrize(("base", "wad"), [("duel_bots", "cig.wad"), ("freedoom1", "my_way_home.wad")])
+def test_the_level_of_a_files_own_cfg_replaces_the_level_of_its_base(write, tmp_path, base, wad):
+    (tmp_path / "mine.cfg").write_text(f"doom_scenario_path = {wad}\navailable_buttons = {{ ATTACK }}\n")
+    game = catalog.find(write(f'base = "{base}"\n[game]\nconfig = "mine.cfg"\n')).game
+    assert (game.wad, game.iwad, game.map_played) == (wad, "", "map01")
+
+
+def test_the_map_of_a_files_own_cfg_replaces_the_map_of_its_base(write, tmp_path):
+    (tmp_path / "mine.cfg").write_text("doom_map = map02\n")
+    game = catalog.find(write('base = "cig_bots"\n[game]\nconfig = "mine.cfg"\n')).game
+    assert (game.wad, game.map_played) == ("cig.wad", "map02")
+
+
 def test_an_unknown_base_is_named(write):
     message = complaint(catalog.find, path := write('base = "base/dom"\n[game]\nconfig = "basic.cfg"\n'))
     assert path in message

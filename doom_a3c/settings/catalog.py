@@ -186,13 +186,19 @@ def _include_config(layers: list[Layer], source: str) -> list[Layer]:
         raise UserError(f"{source}: [game] config must be a text, the name of a cfg file")
     with error_context(source):
         check_there(name)
-    own = [layer._replace(tables=_leave_config_out(layer.tables)) for layer in layers]
-    return [Layer(f"cfg ({Path(name).name})", {"game": read_cfg(locate(name))}), *own]
+    cfg = read_cfg(locate(name))
+    level = ("wad", "iwad", "map") if cfg.keys() & {"wad", "iwad"} else ("map",) if "map" in cfg else ()
+    own, leave = list[Layer](), ["config"]
+    for layer in reversed(layers):
+        own.insert(0, layer._replace(tables=_leave_out_of_game(layer.tables, leave)))
+        if "config" in layer.tables.get("game", ()):
+            leave = ["config", *level]  # its bases may have another level
+    return [Layer(f"cfg ({Path(name).name})", {"game": cfg}), *own]
 
 
-def _leave_config_out(tables: Mapping[str, Any]) -> dict[str, Any]:
+def _leave_out_of_game(tables: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
     game = tables.get("game")
-    return {**tables, "game": _leave_out(game, ("config",))} if isinstance(game, Mapping) else dict(tables)
+    return {**tables, "game": _leave_out(game, keys)} if isinstance(game, Mapping) else dict(tables)
 
 
 def _read_layers(path: Path, kind: str = "file", seen: tuple[Path, ...] = ()) -> list[Layer]:
