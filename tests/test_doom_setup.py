@@ -408,6 +408,33 @@ def test_a_cfg_is_read_as_vizdoom_reads_it(own, tmp_path):
     assert (game.settings["living_reward"], game.settings["render_messages"]) == (-1.5, True)
 
 
+@pytest.mark.parametrize(
+    ("cfg", "file", "paid"),
+    [
+        ("death_reward = -7", "death_penalty = 2.0", {"get_death_reward": -2.0}),
+        ("death_penalty = 7", "death_reward = -2.0", {"get_death_penalty": 2.0}),
+        ("hit_taken_penalty = 7", "hit_taken_reward = -2.0", {"get_hit_taken_penalty": 2.0}),
+        ("damage_taken_penalty = 7", "damage_taken_reward = -2.0", {"get_damage_taken_penalty": 2.0}),
+        ("death_penalty = 7\ndeath_reward = -2", "", {"get_death_penalty": 2.0}),
+        ("death_reward = -7\ndeath_penalty = 2", "", {"get_death_penalty": 2.0}),
+    ],
+)
+def test_of_a_reward_and_its_opposite_the_last_counts(own, tmp_path, cfg, file, paid):
+    own(*cfg.splitlines())
+    (tmp_path / "mine.toml").write_text(f'[game]\nconfig = "mine.cfg"\n[game.settings]\n{file}\n')
+    game = vizdoom.DoomGame()
+    configure(game, catalog.find(str(tmp_path / "mine.toml")).game, SCENARIO.observation)
+    assert {name: getattr(game, name)() for name in paid} == paid
+
+
+def test_a_reward_and_its_opposite_in_one_file_are_refused(own, tmp_path):
+    own()
+    both = "death_penalty = 2.0\ndeath_reward = -2.0"
+    (tmp_path / "mine.toml").write_text(f'[game]\nconfig = "mine.cfg"\n[game.settings]\n{both}\n')
+    said = complaint(catalog.find, str(tmp_path / "mine.toml"))
+    assert all(word in said for word in ("mine.toml", "death_reward and death_penalty", "leave one out"))
+
+
 COMMENTED = """
 # as ViZDoom's own guide writes them
 doom_scenario_path = basic.wad  # the level

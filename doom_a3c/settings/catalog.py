@@ -17,7 +17,7 @@ from doom_a3c.settings.levels import check_files, check_there, is_game
 from doom_a3c.settings.match import check_match_file
 from doom_a3c.settings.scenarios import MEANS, Scenario, from_plain
 from doom_a3c.settings.sources import FLAG, Layer, find_sources, merge, override
-from doom_a3c.settings.vizdoom import read_cfg
+from doom_a3c.settings.vizdoom import override_opposites, read_cfg
 from doom_a3c.settings.wads import GAME_FILES, check_archive
 
 if sys.version_info >= (3, 11):
@@ -154,7 +154,7 @@ def _build_untuned(base: str, name: str, title: str, game: dict[str, Any]) -> Sc
 
 def _build_scenario(layers: list[Layer], source: str) -> Scenario:
     """Builds the scenario from a user's files, and checks the files that they name."""
-    layers = _include_config(layers, source)
+    layers = override_opposites(_include_config(layers, source), source)
     tables, sources = merge(layers), find_sources(layers)
     scenario = replace(from_plain(tables, source), sources=sources)
     with error_context(f"scenario {scenario.name}"):

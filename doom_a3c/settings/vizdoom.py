@@ -8,6 +8,7 @@ and a checkpoint would name a file that could start any program as the engine.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from doom_a3c.settings.fields import setting, settings_of
 from doom_a3c.settings.games import RULE, locate, shipped_folder
 from doom_a3c.settings.inputs import exists, read_text
 from doom_a3c.settings.setting import Setting
+from doom_a3c.settings.sources import Layer
 
 _SCORED = "; part of the score"
 
@@ -60,6 +62,10 @@ class VizdoomSettings:
     render_all_frames: bool | None = setting(None, "Draw skipped frames, too")
 
 
+# Two names of one setting, with opposite signs: ViZDoom keeps the one that is set last.
+_PAIRS = tuple((f"{event}_reward", f"{event}_penalty") for event in ("death", "hit_taken", "damage_taken"))
+_OPPOSITES = {**dict(_PAIRS), **{penalty: reward for reward, penalty in _PAIRS}}
+
 # Keys that the environment sets itself: how the game is played and rendered.
 _IGNORED = re.compile(
     r"mode|seed|screen(resolution|format)|windowvisible|consoleenabled|available\w*variables|sound\w*|audio\w*|automap\w*"
@@ -91,6 +97,30 @@ def read_cfg(path: Path) -> dict[str, Any]:
     return table
 
 
+def override_opposites(layers: Sequence[Layer], source: str) -> list[Layer]:
+    """Returns layers of a Doom game in which a later `death_penalty`, say, replaces an earlier `death_reward`.
+
+    Raises:
+        UserError: naming `source`, if one layer sets both.
+    """
+    games = [game if isinstance(game := layer.tables.get("game"), Mapping) else {} for layer in layers]
+    if any("id" in game for game in games):  # Gymnasium's: its settings may be anything
+        return list(layers)
+    kept: list[Layer] = []
+    replaced: set[str] = set()
+    for layer, game in zip(reversed(layers), reversed(games), strict=True):
+        if not isinstance(settings := game.get("settings"), Mapping):
+            kept.insert(0, layer)
+            continue
+        own = {key: value for key, value in settings.items() if key not in replaced}
+        for pair in _PAIRS:
+            both = f"{' and '.join(pair)} are opposite names of one setting: leave one out"
+            require(not own.keys() >= set(pair), f"{source}: [game.settings] {both}")
+        kept.insert(0, layer._replace(tables={**layer.tables, "game": {**game, "settings": own}}))
+        replaced |= {_OPPOSITES[key] for key in own if key in _OPPOSITES}
+    return kept
+
+
 def _add_assignment(table: dict[str, Any], path: Path, key: str, more: bool, value: str) -> None:
     """Adds one assignment of a cfg file to the [game] table; raises UserError if it is not understood."""
     plain_key = key.lower().replace("_", "")
@@ -110,6 +140,7 @@ def _add_assignment(table: dict[str, Any], path: Path, key: str, more: bool, val
         raise UserError(f"+= adds to lists, and {key} is none; use =")
     elif not _IGNORED.fullmatch(plain_key):
         name, known = _find_setting(key)
+        table["settings"].pop(_OPPOSITES.get(name), None)
         table["settings"][name] = _parse_value(known, value)
 
 
