@@ -191,6 +191,12 @@ def test_pixels_are_resized_and_stacked(play, observation, shape, frame):
     assert builder("tests/Toy-v0", observation, shape=shape).inputs == Inputs((*observation.size, len(newest(0))), 0)
 
 
+def test_a_crop_that_leaves_nothing_of_the_pictures_is_refused(play):
+    said = complaint(partial(play, observation=Observation(crop=(10, 20, 0, 0)), shape=(30, 40, 3)))
+    assert all(word in said for word in ("tests/Toy-v0", "crop = [10, 20, 0, 0]", "30x40"))
+    play(observation=Observation(crop=(10, 19, 0, 0)), shape=(30, 40, 3)).reset(seed=1)
+
+
 @pytest.mark.parametrize("stack", [1, 2])
 def test_a_game_may_reuse_its_observation_array(play, stack):
     env = play("tests/Reusing-v0", observation=Observation(stack=stack, color=True))

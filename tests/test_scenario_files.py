@@ -220,6 +220,12 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         ('base = "base/atari"\n[game]\nenv_id = "ALE/Pong-v5"', ("'env_id'", "id")),
         ('base = "basic"\n[training]\nscenario = "basic"', ("'scenario'",)),
         ('base = "basic"\n[observation]\nstack = 17', ("stack", "1 to 16")),
+        ('base = "car_racing"\n[observation]\ncrop = [-5, 0, 0, 0]', ("crop", "whole numbers")),
+        ('base = "car_racing"\n[observation]\ncrop = [1, 2]', ("crop", "[top, bottom, left, right]")),
+        (ATARI + "[observation]\ncrop = [34, 16, 0, 0]", ("crop", "no effect")),
+        (ATARI + '[observation]\nresolution = "320x240"', ("resolution", "no effect")),
+        ('base = "cartpole"\n[observation]\nresolution = "320x240"', ("resolution", "no effect")),
+        ('base = "basic"\n[observation]\nscale_numbers = true', ("scale_numbers", "no effect")),
         ('base = "basic"\n[game]\nmirror = true', ("[game]", "'mirror'", "removed")),
         ('base = "basic"\n[game]\nframe_skip = []', ("frame_skip", "a whole number", "[]")),
         (

@@ -159,6 +159,9 @@ def make_reader(name: str, space: Any, spec: Observation) -> Reader:
         raise UserError(f"{name}: its observations are {shorten(space)}; {_SUPPORTED}: {cure}")
     if not pictures:
         return Numbers(numbers, spec.scale_numbers)
+    height, width = pictures[0].space.shape[:2]
+    if not spec.leaves_something(height, width):
+        raise UserError(f"{name}: [observation] crop = {list(spec.crop)} leaves nothing of pictures of {height}x{width}")
     picture = Pictures(pictures[0], spec)
     return PictureAndNumbers(picture, Numbers(numbers, spec.scale_numbers)) if numbers else picture
 

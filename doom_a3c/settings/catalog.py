@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.settings.errors import UserError, error_context, suggest
-from doom_a3c.settings.games import ATARI, FUNCTION, DoomSpec, locate, shipped_folder
+from doom_a3c.settings.errors import UserError, error_context, require, suggest
+from doom_a3c.settings.games import ATARI, FUNCTION, UNUSED, DoomSpec, Observation, locate, shipped_folder
 from doom_a3c.settings.inputs import check_file, exists, list_data_folders, read_text
 from doom_a3c.settings.levels import check_files, check_there, is_game
 from doom_a3c.settings.match import check_match_file
@@ -157,6 +157,9 @@ def _build_scenario(layers: list[Layer], source: str) -> Scenario:
     layers = override_opposites(_include_config(layers, source), source)
     tables, sources = merge(layers), find_sources(layers)
     scenario = replace(from_plain(tables, source), sources=sources)
+    for key in UNUSED[type(scenario.game)]:
+        unset = getattr(scenario.observation, key) == getattr(Observation, key)
+        require(unset, f"{source}: [observation] {key} has no effect on {scenario.game.title}: leave it out")
     with error_context(f"scenario {scenario.name}"):
         check_match_file(tables, sources)
         scenario = _move_game_to_iwad(scenario)

@@ -58,7 +58,7 @@ def check_values(value: object, depth: int = 0) -> None:
 
 
 def check_doom(game: DoomSpec, observation: Observation) -> None:
-    """Raises UserError for mistakes in a Doom game that can be found without ViZDoom."""
+    """Raises UserError for mistakes in a Doom game that can be found without ViZDoom; `check_observation` comes first."""
     require(
         bool(game.wad or game.available_buttons), "[game] needs a config or a wad, or the id of a Gymnasium environment"
     )
@@ -82,10 +82,7 @@ def check_doom(game: DoomSpec, observation: Observation) -> None:
     if not (sides := re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", observation.resolution)):
         raise UserError(f"[observation] resolution must look like '160x120', not {observation.resolution!r}")
     width, height = map(int, sides.groups())
-    crop = observation.crop
-    require(len(crop) == 4, "[observation] crop must be [top, bottom, left, right]")
-    require(all(type(side) is int and side >= 0 for side in crop), "[observation] crop takes whole numbers")
-    require(crop[0] + crop[1] < height and crop[2] + crop[3] < width, "[observation] crop leaves nothing")
+    require(observation.leaves_something(height, width), "[observation] crop leaves nothing")
 
 
 def check_atari(game: AtariSpec) -> None:
@@ -96,7 +93,10 @@ def check_atari(game: AtariSpec) -> None:
 
 
 def check_observation(observation: Observation) -> None:
-    """Raises UserError for a size or stack out of range."""
+    """Raises UserError for a crop, size or stack out of range."""
+    crop = observation.crop
+    require(len(crop) == 4, "[observation] crop must be [top, bottom, left, right]")
+    require(all(type(side) is int and side >= 0 for side in crop), "[observation] crop takes whole numbers")
     size = observation.size
     require(all(type(side) is int for side in size), "[observation] size takes whole numbers")
     fits = len(size) == 2 and min(size) > 0 and max(size) <= 1024

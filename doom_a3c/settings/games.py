@@ -115,7 +115,7 @@ class Observation:
 
     resolution: str = "160x120"  # rendered by ViZDoom
     color: bool = False
-    crop: tuple[int, ...] = (0, 0, 0, 0)  # ViZDoom: rows off the top and bottom, columns off the left and right
+    crop: tuple[int, ...] = (0, 0, 0, 0)  # not of Atari: rows off the top and bottom, columns off the left and right
     size: tuple[int, ...] = (84, 84)  # height and width after scaling
     stack: int = 1  # newest frames, stacked as channels
     scale_numbers: bool = False  # Gymnasium: whether numbers with finite bounds are scaled to [-1, 1]
@@ -124,6 +124,19 @@ class Observation:
     def channels(self) -> int:
         """Channels of the network's input."""
         return self.stack * (3 if self.color else 1)
+
+    def leaves_something(self, height: int, width: int) -> bool:
+        """Returns whether the crop leaves a part of a picture."""
+        top, bottom, left, right = self.crop
+        return top + bottom < height and left + right < width
+
+
+# Keys of [observation] that a kind of game does not use.
+UNUSED: Mapping[type[GameSpec], tuple[str, ...]] = {
+    DoomSpec: ("scale_numbers",),
+    AtariSpec: ("resolution", "crop", "scale_numbers"),
+    GymnasiumSpec: ("resolution",),
+}
 
 
 def find_game_kind(table: Mapping[str, Any]) -> type[GameSpec]:

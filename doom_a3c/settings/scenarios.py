@@ -197,6 +197,7 @@ def validate_scenario(scenario: Scenario) -> Scenario:
             "its name must be one line of at most 200 characters, without slashes or a dot at the start",
         )
         parse_values(GameSettings, {"frame_skip": scenario.game.frame_skip}, "[game]")
+        check_observation(scenario.observation)
         if isinstance(scenario.game, DoomSpec):
             settings = parse_flat(VizdoomSettings, scenario.game.settings, "[game.settings]")
             game = dataclasses.replace(scenario.game, settings=settings)
@@ -204,7 +205,6 @@ def validate_scenario(scenario: Scenario) -> Scenario:
             scenario = dataclasses.replace(scenario, game=game)
         elif isinstance(scenario.game, AtariSpec):
             check_atari(scenario.game)
-        check_observation(scenario.observation)
         check_network(scenario.network, (*scenario.observation.size, scenario.observation.channels))
         check_size(scenario.network, *_find_least_input(scenario))
     return scenario
