@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from doom_games import BASIC, GAMES, SCENARIO
+from fakes import complaint
 from gymnasium.utils.env_checker import check_env
 
 from doom_a3c.envs.doom import env as doom
@@ -16,6 +17,7 @@ from doom_a3c.envs.doom.variables import GameVariables
 from doom_a3c.envs.pixels import preprocess
 from doom_a3c.envs.processes.ends import EngineError
 from doom_a3c.envs.processes.vectors import ProcessVectorEnv
+from doom_a3c.settings import catalog
 from doom_a3c.settings.errors import UserError
 
 
@@ -95,6 +97,29 @@ def test_the_old_engine_plays_on_if_no_new_one_starts(env, monkeypatch, error):
     monkeypatch.setattr(doom, "start_engine", fail)
     assert play(env, 7, actions)[1:] == before[1:]
     assert env._process is engine
+
+
+def starting_late(scenario, frames):
+    """Returns an environment of a scenario whose player stands idle for some frames before each episode."""
+    found = catalog.find(scenario)
+    game = replace(found.game, settings={**found.game.settings, "episode_start_time": frames})
+    return DoomEnv(game, found.observation)
+
+
+def test_an_episode_that_ends_before_its_first_step_is_replaced_by_another(closing):
+    env = closing(starting_late("take_cover", 190))
+    drawn, used = [], []
+    for seed in (0, 5):  # the player is hit before the first episode begins, but not before the second
+        _, info = env.reset(seed=seed)
+        assert env._process.game.get_episode_time() == 190
+        drawn.append(int(np.random.default_rng(seed).integers(2**31)))
+        used.append(info["seed"])
+    assert (used[0] != drawn[0], used[1] == drawn[1]) == (True, True)
+
+
+def test_a_level_that_ends_every_episode_at_once_is_named(closing):
+    said = complaint(closing(starting_late("health_gathering", 700)).reset)
+    assert all(word in said for word in ("health_gathering.wad", "before their first step", "700", "episode_start_time"))
 
 
 def first_screen(env, seed):

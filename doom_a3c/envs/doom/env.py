@@ -23,6 +23,7 @@ from doom_a3c.settings.interface import Observation as Arrays
 from doom_a3c.settings.match import parse_match
 from doom_a3c.settings.shaping import parse_weights
 
+STARTS = 10  # episodes in a row that may end before their first step
 # ViZDoom 1.3 leaks 290 bytes per episode: 39 GB a week with 32 games of basic.
 RENEWAL = 3000  # mean number of episodes per engine; the seeds decide when it is replaced
 
@@ -93,6 +94,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
 
         Raises:
             EngineError: if a new engine fails.
+            UserError: if the level ends every episode before its first step.
         """
         super().reset(seed=seed)
         info: dict[str, Any] = {"seed": int(self.np_random.integers(2**31))}
@@ -113,6 +115,8 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         elif self._process is None:
             self.prepare()
             self._new_episode(cast(DoomProcess, self._process), info["seed"])
+        if self._match is None:
+            self._skip_ended(cast(DoomProcess, self._process), info)
         self._history.clear()
         self._read_state()
         return self._observe(), info
@@ -120,6 +124,19 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
     def _new_episode(self, process: DoomProcess, seed: int) -> None:
         process.begin_episode(seed)
         self._shaping.begin(process.game)
+
+    def _skip_ended(self, process: DoomProcess, info: dict[str, Any]) -> None:
+        """Starts further episodes, with other seeds, until one is not over already: the level may kill or exit at once."""
+        for _ in range(STARTS):
+            if not process.game.is_episode_finished():
+                return
+            info["seed"] = int(self.np_random.integers(2**31))
+            self._new_episode(process, info["seed"])
+        start = process.game.get_episode_start_time()
+        raise UserError(
+            f"{self._spec.title}: {STARTS} episodes in a row ended before their first step, within {start} frames "
+            "(episode_start_time)"
+        )
 
     def step(self, action: Any) -> tuple[Arrays, float, bool, bool, dict[str, Any]]:
         """Presses the buttons of `action` for `frame_skip` frames; raises RuntimeError before the first reset."""
