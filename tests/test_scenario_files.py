@@ -227,6 +227,7 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         ('base = "cartpole"\n[observation]\nresolution = "320x240"', ("resolution", "no effect")),
         ('base = "basic"\n[observation]\nscale_numbers = true', ("scale_numbers", "no effect")),
         ('base = "basic"\n[game]\nmirror = true', ("[game]", "'mirror'", "removed")),
+        ('base = "basic"\n[game]\nvariables = ["HEALTH", "AMMO2", "HEALTH"]', ("variables", "HEALTH twice")),
         ('base = "basic"\n[game]\nframe_skip = []', ("frame_skip", "a whole number", "[]")),
         (
             'base = "basic"\n[training]\nshaping = ["HEALTH=1"]',

@@ -73,6 +73,8 @@ def check_doom(game: DoomSpec, observation: Observation) -> None:
     if match := parse_match(game.match):
         check_match(match, game.available_buttons)
     require(all(isinstance(name, str) for name in game.variables), "[game] variables takes names, such as ['HEALTH']")
+    twice = next((name for name in game.variables if game.variables.count(name) > 1), "")
+    require(not twice, f"[game] variables has {twice} twice, and the engine shows it once")
     parse_weights(game.shaping)
     numbers = all(type(scale) in (int, float) and abs(scale) <= MAX_SCALE for scale in game.variable_scales)
     require(
