@@ -158,6 +158,19 @@ def test_the_recorder_accepts_every_seed_the_games_accept(play):
     recorder.close()
 
 
+def test_a_reset_of_one_game_keeps_the_frames_of_the_others(play):
+    env, other = play("Pong", count=2), play("Pong", count=2)
+    actions = some(60, 2, choices=6)
+    seen = course(env, 1, actions)[0][-1]
+    course(other, 1, actions)
+    assert (seen[1, ..., 0] != seen[1, ..., -1]).any()
+    after, _ = env.reset(options={"reset_mask": np.array([True, False])})
+    np.testing.assert_array_equal(after[1], seen[1])
+    assert (after[0, ..., 0] == after[0, ..., -1]).all()
+    for choice in actions[:5]:
+        np.testing.assert_array_equal(env.step(choice)[0][1], other.step(choice)[0][1])
+
+
 def test_begin_again_restarts_one_game_and_not_the_others(play):
     env, other, fresh = (play(count=count, noop_max=30) for count in (2, 2, 1))
     actions = some(40, 2)

@@ -107,12 +107,17 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         self._random = np.random.default_rng()  # draws the seeds of `begin_again`
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Pixels, dict[str, Any]]:
-        """Resets all games; `seed` is an array with one seed per game, or an int."""
+        """Resets all games, or those that `options["reset_mask"]`, bool [B], selects.
+
+        `seed` is an array with one seed per game that is reset, or an int.
+        """
         seeds: Any = np.asarray(seed) % 2**31 if seed is not None and not isinstance(seed, int) else seed
         if seeds is not None:
             self._random = np.random.default_rng(np.random.SeedSequence(seeds, spawn_key=(Stream.RESTARTS,)))
-        self._ages[:], self._lost[:] = 0, False
-        return self._begin(*self.env.reset(seed=seeds, options=options))
+        result = self.env.reset(seed=seeds, options=options)
+        chosen = (options or {}).get("reset_mask", slice(None))
+        self._ages[chosen], self._lost[chosen] = 0, False
+        return self._begin(*result)
 
     def begin_again(self) -> tuple[Pixels, dict[str, Any]]:
         """Restarts the first game with a new seed, `infos["seed"]`; the other games continue.
