@@ -82,6 +82,8 @@ def test_mistakes_give_one_line_exit_2_and_write_nothing(tmp_path, arguments, me
         (("--device", "gpus"), "auto, cpu, gpu"),
         (("--device", "gpu:99"), "TensorFlow sees"),
         (("--engine", "queue", "--advantage", "n_step"), "--no-vtrace"),
+        (("--scenario", "pong", "--shaping-weight", "2"), "--shaping-weight has no effect here: pong has no shaping"),
+        (("--final-shaping-weight", "0"), "--final-shaping-weight has no effect here: basic has no shaping"),
         (("--scenario", "pong", "--sequence-length", "8"), "--sequence-length has no effect here: pong has no"),
     ],
 )

@@ -121,6 +121,10 @@ def _check_combinations(scenario: scenarios.Scenario, config: Config, settings: 
         raise UserError(f"--sequence-length has no effect here: {scenario.name} has no recurrent core; leave it out")
     if settings.get("gif_overlay") and not config.gif_every:
         raise UserError("--gif-overlay has no effect with --gif-every 0, which makes no gifs; leave one of them out")
+    unpaid = [name for name in settings if name.endswith(("shaping_weight", "shaping_weight_frames"))]
+    if unpaid and not getattr(scenario.game, "shaping", None):
+        cure = "add --shaping, or leave it out"
+        raise UserError(f"{make_flag(unpaid[0])} has no effect here: {scenario.name} has no shaping; {cure}")
     if settings.get("until_learned"):
         if scenario.expected_mean is None:
             raise UserError(
