@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from fakes import complaint
@@ -105,6 +106,30 @@ def test_a_wad_and_its_cfg_are_found_in_upper_case_too(here, wad, cfg):
     (here / cfg).write_bytes(CFG.encode() + b"# \xe4\xf6\xfc in Latin 1\n")
     game = catalog.find(wad).game
     assert (game.wad, game.available_buttons) == (str(here / wad), ("ATTACK",))
+
+
+@pytest.mark.parametrize("named", ["mine.wad", "mine.cfg", "mine.toml"])
+def test_the_files_beside_a_link_are_found(here, named):
+    (here / "store").mkdir()
+    (here / "mine.toml").write_text('base = "base/doom"\n[game]\nconfig = "mine.cfg"\n')
+    (here / "mine.cfg").write_text("doom_scenario_path = mine.wad\n" + CFG)
+    shutil.copy(shipped_folder() / "basic.wad", here / "mine.wad")
+    for number, file in enumerate(("mine.toml", "mine.cfg", "mine.wad")):  # as in Hugging Face's cache
+        (here / file).rename(here / "store" / str(number))
+        (here / file).symlink_to(here / "store" / str(number))
+    found = catalog.find(named)
+    assert (found.name, found.game.wad) == ("mine", str(here / "mine.wad"))
+
+
+@pytest.mark.parametrize("named", ["mine.wad", "mine.cfg", "mine.toml"])
+def test_the_files_beside_the_target_of_a_link_are_found(here, named):
+    (here / "store").mkdir()
+    (here / "store" / "mine.toml").write_text('base = "base/doom"\n[game]\nconfig = "mine.cfg"\n')
+    (here / "store" / "mine.cfg").write_text("doom_scenario_path = mine.wad\n" + CFG)
+    shutil.copy(shipped_folder() / "basic.wad", here / "store" / "mine.wad")
+    (here / named).symlink_to(here / "store" / named)
+    game = catalog.find(named).game
+    assert (Path(game.wad).resolve(), game.available_buttons) == (here / "store" / "mine.wad", ("ATTACK",))
 
 
 def test_the_name_of_a_link_decides_its_file_type(here):

@@ -12,7 +12,7 @@ from typing import Any
 
 from doom_a3c.settings.errors import UserError, error_context, require, suggest
 from doom_a3c.settings.games import ATARI, FUNCTION, UNUSED, DoomSpec, Observation, locate, shipped_folder
-from doom_a3c.settings.inputs import check_file, exists, list_data_folders, read_text
+from doom_a3c.settings.inputs import check_file, exists, find_beside, list_data_folders, read_text
 from doom_a3c.settings.levels import check_files, check_there, is_game
 from doom_a3c.settings.match import check_match_file
 from doom_a3c.settings.scenarios import MEANS, Scenario, from_plain
@@ -110,16 +110,16 @@ def find(name: str) -> Scenario:
 
 def _load(path: Path) -> Scenario:
     check_file(path)
-    kind, path = path.suffix.lower(), path.resolve()  # the target of a link may have another extension
+    kind, path = path.suffix.lower(), Path(os.path.abspath(path))
     if kind == ".toml":
         return _build_scenario(_read_layers(path), str(path))
     if kind == ".cfg":
         files = {"config": str(path)}
     else:
         check_archive(path)
-        config = path.with_suffix(".CFG" if exists(path.with_suffix(".CFG")) else ".cfg")
-        if not exists(config):
-            raise UserError(f"{path} needs {config.name} beside it, which names buttons and rewards")
+        names = [file.with_suffix(ending) for file in (path, path.resolve()) for ending in (".CFG", ".cfg")]
+        if not (config := next(filter(exists, names), None)):
+            raise UserError(f"{path} needs {names[1].name} beside it, which names buttons and rewards")
         files = {"config": str(config), "wad": str(path)}
     return _build_untuned("base/level", path.stem, path.name, files)
 
@@ -226,8 +226,7 @@ def _read_layers(path: Path, kind: str = "file", seen: tuple[Path, ...] = ()) ->
     game = data.get("game", {})
     if isinstance(game, dict):
         for key in ("config", "wad", "iwad"):
-            own = path.parent / str(game.get(key, ""))
-            if game.get(key) and exists(own):
+            if game.get(key) and (own := find_beside(path, str(game[key]))):
                 game[key] = str(own)
     files, base = _list_own_files(), data.pop("base", None)
     layer = Layer(f"{kind} ({_shorten(path)})", {**data, "name": path.stem})

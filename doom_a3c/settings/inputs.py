@@ -36,6 +36,11 @@ def exists(path: Path) -> bool:
     return os.path.lexists(path)
 
 
+def find_beside(path: Path, name: str) -> Path | None:
+    """Returns the path of a file beside another one, or beside the target of that one if it is a link; None without one."""
+    return next(filter(exists, (path.parent / name, path.resolve().parent / name)), None)
+
+
 def check_file(path: Path) -> None:
     """Raises UserError, with the reason, unless the path is a readable file."""
     try:

@@ -16,7 +16,7 @@ from typing import Any
 from doom_a3c.settings.errors import UserError, error_context, require, suggest
 from doom_a3c.settings.fields import setting, settings_of
 from doom_a3c.settings.games import RULE, locate, shipped_folder
-from doom_a3c.settings.inputs import exists, read_text
+from doom_a3c.settings.inputs import exists, find_beside, read_text
 from doom_a3c.settings.setting import Setting
 from doom_a3c.settings.sources import Layer
 
@@ -184,10 +184,10 @@ def _parse_file(path: Path, value: str) -> str:
 
     A # begins a comment unless it belongs to the name, as in hash#tag.wad, or in level #1.wad if that exists.
     """
-    if not exists(path.parent / value):
+    if not find_beside(path, value):
         value = _COMMENT_AFTER_FILE.sub("", value)
-    beside = path.parent / value
-    if path.parent != shipped_folder() and exists(beside):
+    beside = find_beside(path, value)
+    if beside and path.parent.resolve() != shipped_folder():
         return str(beside)
     commented = re.search(r"\s(//|/\*)|;", value)  # not a path such as /data//mine.wad
     require(not commented or exists(locate(value)), f"{value[:60]!r} does not exist")
