@@ -128,7 +128,7 @@ def find_checkpoint(path: Path) -> Path:
     A run's folder stands for its best checkpoint, or its last if there is no best one; a models folder for its newest run,
     or, if that was removed, for the run saved last.
     """
-    if path.is_dir():
+    if os.path.isdir(path):  # a Path would raise for a name that is too long
         found = (find_checkpoint(path / name) for name in (BEST, LAST))
         others = (find_checkpoint(run) for run in list_runs(path)[:1])
         return next((checkpoint for checkpoint in itertools.chain(found, others) if checkpoint.exists()), path)
