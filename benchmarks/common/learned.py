@@ -51,9 +51,9 @@ PLANS = {
     "lunar_lander": Plan(10, 240, NUMBERS, SLOW),
     "bipedal_walker": Plan(30, 270, NUMBERS, SLOW),
     "car_racing": Plan(40, 800, (1, 12, 13), SLOW),
-    "cig_bots": Plan(60, 2, (11,), rate=250_000),  # the bots' mean
+    "cig_bots": Plan(60, 2, (11, 12), rate=250_000),  # the bots' mean
     "deathmatch_bots": Plan(24, None, (11,), rate=250_000),
-    "duel": Plan(40, None, (11,), rate=250_000),
+    "duel": Plan(40, None, (11, 12), rate=250_000),
     "duel_bots": Plan(16, 20, (11, 12), rate=250_000),
 }
 
