@@ -6,7 +6,7 @@
 
 It takes each game's best run in docs/results/learned.md. If that is no longer in the folder, the current model stays, and
 a line says so. A model is the run's best checkpoint without optimizer slots and curve, with float16 weights; that file
-plays for the scores on its card, in games other than those that selected it.
+plays for the scores on its card, in games that did not select it.
 """
 
 from __future__ import annotations

@@ -99,13 +99,37 @@ class Fixed:
         self.noted.append((frags.tolist(), ended.tolist(), list(rivals)))
 
 
-def make_games(count=4):
-    return LocalVectorEnv([lambda number=number: Echo(number) for number in range(count)])
+class EchoGames(LocalVectorEnv):
+    """Games numbered from 0, with the actions that they have taken."""
+
+    def __init__(self, count=4):
+        super().__init__([lambda number=number: Echo(number) for number in range(count)])
+        self.taken = []
+
+    def step(self, actions):
+        self.taken.append(actions.tolist())
+        return super().step(actions)
+
+
+class Duels:
+    """A factory of such games, two to a match, with the vectors that it has made."""
+
+    agents, steps_per_second, replayed, make_replayer = 2, 8.75, False, None
+
+    def __init__(self):
+        self.made = []
+
+    def describe(self):
+        return Facts(Echo.observation_space, Echo.action_space, "echo", None, True)
+
+    def make_vector(self, games, *, limited, rows=1):
+        self.made.append(EchoGames(games))
+        return self.made[-1]
 
 
 def test_shown_players_are_games_and_the_rest_are_the_opponents():
     opponent = Fixed()
-    env = OpposedGames(make_games(), [0, 2, 3], opponent)
+    env = OpposedGames(EchoGames(), [0, 2, 3], opponent)
     assert env.num_envs == 3
     assert env.observation_space.shape == (3, 2)
     observations, infos = env.reset(seed=[5, 6, 7])
@@ -125,17 +149,11 @@ def test_shown_players_are_games_and_the_rest_are_the_opponents():
 
 
 def test_actions_of_shown_and_hidden_players_reach_their_games():
-    taken = []
-
-    class Noting(LocalVectorEnv):
-        def step(self, actions):
-            taken.append(actions.tolist())
-            return super().step(actions)
-
-    env = OpposedGames(Noting([lambda number=number: Echo(number) for number in range(4)]), [0, 2], Fixed())
+    games = EchoGames(4)
+    env = OpposedGames(games, [0, 2], Fixed())
     env.reset()
     env.step(np.array([8, 9]))
-    assert taken == [[8, 1, 9, 3]]
+    assert games.taken == [[8, 1, 9, 3]]
 
 
 def test_an_opponent_remembers_until_its_match_ends():
@@ -425,22 +443,11 @@ def test_the_most_frags_win_a_match(score, rivals, outcome):
 @pytest.mark.parametrize(("opponents", "shown", "players"), [("self", 6, 6), ("past", 6, 10), ("mine.ckpt", 6, 12)])
 def test_training_vectors_have_room_for_hidden_players(opponents, shown, players):
     config = Config(opponents=opponents, envs_per_worker=6)
-    made = []
-
-    class Games:
-        agents, steps_per_second, replayed, make_replayer = 2, 8.75, False, None
-
-        def describe(self):
-            return Facts(Echo.observation_space, Echo.action_space, "echo", None, True)
-
-        def make_vector(self, games, *, limited, rows=1):
-            made.append(games)
-            return make_games(games)
-
-    builder = Builder(catalog.find("cartpole"), config, Games())
+    games = Duels()
+    builder = Builder(catalog.find("cartpole"), config, games)
     builder.opposed = config.count_opposed(2)
     env = builder.make_training_env(6)
-    assert (env.num_envs, made) == (shown, [players])
+    assert (env.num_envs, [vector.num_envs for vector in games.made]) == (shown, [players])
     observations, _ = env.reset()
     firsts = {"self": [0, 1, 2, 3, 4, 5], "past": [0, 2, 4, 6, 8, 9], "mine.ckpt": [0, 2, 4, 6, 8, 10]}[opponents]
     assert observations[:, 0].tolist() == firsts[:6]
@@ -456,27 +463,13 @@ def test_the_past_plays_in_half_of_a_workers_games_or_more(agents, games):
 
 
 def test_an_agent_and_its_opponent_draw_other_random_numbers():
-    taken = []
-
-    class Noting(LocalVectorEnv):
-        def step(self, actions):
-            taken.append(actions.tolist())
-            return super().step(actions)
-
-    class Games:
-        agents, steps_per_second, replayed, make_replayer = 2, 8.75, False, None
-
-        def describe(self):
-            return Facts(Echo.observation_space, Echo.action_space, "echo", None, True)
-
-        def make_vector(self, games, *, limited, rows=1):
-            return Noting([lambda number=number: Echo(number) for number in range(games)])
-
-    builder = Builder(catalog.find("cartpole"), Config(), Games())
+    games = Duels()
+    builder = Builder(catalog.find("cartpole"), Config(), games)
     with EpisodePlayer(builder, builder.make_network("player", 0), greedy=False, epsilon=0.0) as player:
         player.play_episode(0)  # the seed of the opponents' stream
-    assert len(taken) == LENGTH
-    assert any(mine != theirs for mine, theirs in taken)
+    (vector,) = games.made
+    assert len(vector.taken) == LENGTH
+    assert any(mine != theirs for mine, theirs in vector.taken)
 
 
 @pytest.fixture
@@ -794,9 +787,7 @@ def test_compare_and_cross_play_exclude_each_other(capsys):
 
 
 def test_a_random_policy_can_be_an_opponent():
-    env = OpposedGames(
-        make_games(), [0, 2], PolicyOpponent(RandomPolicy(Categorical(10)), 2, np.random.default_rng(0), 1.0)
-    )
+    env = OpposedGames(EchoGames(), [0, 2], PolicyOpponent(RandomPolicy(Categorical(10)), 2, np.random.default_rng(0), 1.0))
     env.reset()
     assert env.step(np.array([1, 2]))[1].tolist() == [1, 2]
 

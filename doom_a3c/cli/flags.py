@@ -8,12 +8,12 @@ import functools
 import itertools
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from doom_a3c import __version__
 from doom_a3c.cli.mistakes import NO_OTHERS, Others, explain_seeds, explain_switch, explain_unknown
-from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.errors import UserError, require
 from doom_a3c.settings.fields import parse_setting, settings_of
 from doom_a3c.settings.setting import Setting
 
@@ -114,3 +114,8 @@ def _add(section: argparse._ArgumentGroup, one: Setting) -> None:
         section.add_argument(
             one.flag, dest=one.name, type=parse, metavar=metavar, help=text, nargs=count, const=one.bare or None
         )
+
+
+def refuse_useless(flags: Sequence[str], why: str) -> None:
+    """Raises UserError if there are flags; `why` says where they have no effect."""
+    require(not flags, f"{', '.join(flags)} {'has' if len(flags) == 1 else 'have'} no effect {why}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from doom_a3c.cli import command
-from doom_a3c.cli.flags import list_flags, make_flag_parser
+from doom_a3c.cli.flags import list_flags, make_flag_parser, refuse_useless
 from doom_a3c.cli.lines import Lines
 from doom_a3c.cli.mistakes import Others
 from doom_a3c.cli.streams import print_result
@@ -100,8 +100,7 @@ def _play(arguments: list[str] | None) -> int:
         return 0
     useless, why = _find_useless(options, settings)
     known = {**settings_of(Options), **settings_of(PlaySettings)}
-    if unused := [known[name].flag for name in flags if name in useless]:
-        raise UserError(f"{', '.join(unused)} {'has' if len(unused) == 1 else 'have'} no effect {why}")
+    refuse_useless([known[name].flag for name in flags if name in useless], why)
     if (options.window or options.against_me) and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         flag = "--against-me" if options.against_me else "--window"
         raise UserError(f"{flag} needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from doom_a3c.cli import command
-from doom_a3c.cli.flags import list_flags, make_flag_parser
+from doom_a3c.cli.flags import list_flags, make_flag_parser, refuse_useless
 from doom_a3c.cli.mistakes import Others
 from doom_a3c.cli.panel import Panel
 from doom_a3c.cli.play import Options as PlayOptions
@@ -124,10 +124,8 @@ def _check_effects(options: Options) -> None:
     """Raises UserError for an option that another one, or its absence, leaves without effect."""
     if options.doctor:
         given = {"--resume": options.resume, "--from": options.from_, "--wad": options.wad, "--summary": options.summary}
-        if useless := [flag for flag, value in given.items() if value]:
-            has = "has" if len(useless) == 1 else "have"
-            why = "which checks a game before its run: name that by --scenario"
-            raise UserError(f"{', '.join(useless)} {has} no effect with --doctor, {why}")
+        why = "with --doctor, which checks a game before its run: name that by --scenario"
+        refuse_useless([flag for flag, value in given.items() if value], why)
     if options.wad and not options.resume:
         raise UserError(f"--wad goes with --resume: a new run names its wad by --scenario {options.wad}")
 

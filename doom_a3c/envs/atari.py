@@ -107,7 +107,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         self._random = np.random.default_rng()  # draws the seeds of `begin_again`
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Pixels, dict[str, Any]]:
-        """Resets all games, or those that `options["reset_mask"]`, bool [B], selects.
+        """Resets all games, or only the ones in `options["reset_mask"]`, bool [B].
 
         `seed` is an array with one seed per game that is reset, or an int.
         """

@@ -47,7 +47,7 @@ class TrainingSettings:
     )
     opponents: str = setting(
         "self",
-        "Other players of a match: self, past (earlier weights in at least half the games), bots, or a checkpoint",
+        "Other players of matches: self, past (earlier weights in half of a worker's games or more), bots, or a checkpoint",
     )
     game_processes: int | None = setting(
         None,

@@ -10,7 +10,7 @@ from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 
 
 class EarlyVectors:
-    """Vectors of equal size, started before they are needed. Owns those that have not been taken yet."""
+    """Vectors of equal size, started before they are needed. Owns the ones not taken yet."""
 
     def __init__(self) -> None:
         self._futures: list[Future[ProcessVectorEnv]] = []

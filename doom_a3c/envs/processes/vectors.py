@@ -110,7 +110,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
     @_make_exclusive
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
-        """Resets all games, or those that `options["reset_mask"]`, bool [B], selects; the other options go to each game.
+        """Resets all games, or only the ones in `options["reset_mask"]`, bool [B]; the other options go to each game.
 
         `seed` has one per game, or is an int: game i then gets `seed + i`.
 
